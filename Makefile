@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: MIT
+#
+# make            the release build in build/release: libresc, rescd, resctl
+# make demo       eight prefork workers, a dependency that fails, one shared view that stops them together
+# make check      all tests
+# make bench      what it costs, against baselines measured in the same run
+# make install    PREFIX=/usr/local DESTDIR=
+#
+# make fuzz       SECONDS=60 a target; make lint: clang-tidy, cppcheck, clang-format
+#
+# VARIANT: release | test (test clock and failpoints) | asan | tsan (both with the test clock) | fuzz (clang's libFuzzer, see tests/fuzz).
+# CC=clang works. V=1 shows commands.
+
+VERSION := 0.1.0
+SOVERSION := 0
+PREFIX ?= /usr/local
+LIBDIR ?= $(PREFIX)/lib
+VARIANT ?= release
+CC ?= cc
+ifeq ($(origin CC),default)
+CC := gcc
+endif
+B := build/$(VARIANT)
+Q := $(if $(V),,@)
+say = $(if $(V),,@printf '  %-6s %s\n' $(1) $(2))
+
+WARN := -Wall -Wextra -Wconversion -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Werror
+OPT_release := -O2 -g
+OPT_test := -O1 -g -DRESC_TEST_CLOCK
+OPT_clang := -O2 -g
+OPT_clang-test := -O1 -g -DRESC_TEST_CLOCK
+OPT_asan := -O1 -g -DRESC_TEST_CLOCK -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
+OPT_tsan := -O1 -g -DRESC_TEST_CLOCK -fsanitize=thread
+OPT_fuzz := $(OPT_asan) -fsanitize=fuzzer-no-link -fsanitize-ignorelist=tests/fuzz/ubsan.ignore
+SAN := $(filter -fsanitize=%,$(OPT_$(VARIANT)))
+CFLAGS ?=
+ALL_CFLAGS = -std=c11 -D_GNU_SOURCE $(WARN) $(OPT_$(VARIANT)) -fPIC -fvisibility=hidden -ftls-model=initial-exec -pthread -Ilib -Idaemon -Itools -MMD -MP $(CFLAGS)
+ALL_LDFLAGS = -pthread $(SAN) $(LDFLAGS)
+
+lib_o := $(patsubst %.c,$(B)/%.o,$(wildcard lib/*.c))
+# What rescd and resctl share is an archive: each takes what it calls.
+common_o := $(patsubst %.c,$(B)/%.o,$(filter-out daemon/rescd.c,$(wildcard daemon/*.c)))
+resctl_o := $(patsubst %.c,$(B)/%.o,$(wildcard tools/*.c))
+
+unit_t := $(patsubst %.c,$(B)/%,$(wildcard tests/unit/test_*.c))
+fuzz_t := $(patsubst %.c,$(B)/%,$(wildcard tests/fuzz/fuzz_*.c))
+helper_t := $(patsubst %.c,$(B)/%,$(wildcard tests/system/*.c))
+
+.PHONY: all lib units helpers fuzzers demo check fuzz lint bench install uninstall clean packages packages-check
+all: lib $(B)/rescd $(B)/resctl
+lib: $(B)/libresc.so $(B)/libresc.a
+units: $(unit_t)
+helpers: $(helper_t)
+fuzzers: $(fuzz_t)
+
+$(B)/%.o: %.c
+	$(call say,CC,$<)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) $(ALL_CFLAGS) -c -o $@ $<
+
+# The archive is for our own programs and tests; workers link the shared library, which exports resc.h alone.
+$(B)/libresc.a: $(lib_o)
+	$(call say,AR,$@)
+	$(Q)rm -f $@ && ar rcs $@ $^
+$(B)/libresc.so.$(SOVERSION): $(lib_o) lib/libresc.map
+	$(call say,LD,$@)
+	$(Q)$(CC) -shared $(ALL_LDFLAGS) -Wl,-soname,libresc.so.$(SOVERSION) -Wl,--version-script=lib/libresc.map -Wl,-z,defs -o $@ $(lib_o) -lurcu-bp -lurcu-common
+$(B)/libresc.so: $(B)/libresc.so.$(SOVERSION)
+	$(Q)ln -sf $(<F) $@
+
+$(B)/libcommon.a: $(common_o)
+	$(call say,AR,$@)
+	$(Q)rm -f $@ && ar rcs $@ $^
+$(B)/rescd: $(B)/daemon/rescd.o $(B)/libcommon.a $(B)/libresc.a
+	$(call say,LD,$@)
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ -ljansson -lmicrohttpd -lurcu-bp -lurcu-common
+$(B)/resctl: $(resctl_o) $(B)/libcommon.a $(B)/libresc.a
+	$(call say,LD,$@)
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ -ljansson -lurcu-bp -lurcu-common -lm
+
+$(B)/demo: $(patsubst %.c,$(B)/%.o,$(wildcard examples/demo/*.c)) $(B)/libresc.so
+	$(call say,LD,$@)
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $(filter %.o,$^) -L$(B) -lresc -Wl,-rpath,'$$ORIGIN' -ljansson -lm
+$(B)/bench: $(patsubst %.c,$(B)/%.o,$(wildcard tests/bench/*.c)) $(B)/libresc.a
+	$(call say,LD,$@)
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ -ljansson -lurcu-bp -lurcu-common -lm
+$(B)/tests/unit/%: $(B)/tests/unit/%.o $(B)/libcommon.a $(B)/libresc.a
+	$(call say,LD,$@)
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ -lcheck -lsubunit -ljansson -lmicrohttpd -lurcu-bp -lurcu-common -lrt -lm
+$(B)/tests/system/%: $(B)/tests/system/%.o $(B)/libresc.so
+	$(call say,LD,$@)
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $< -L$(B) -lresc -Wl,-rpath,'$$ORIGIN/../..' -ljansson
+# Without libFuzzer (VARIANT=asan, any compiler) a target replays the inputs that it is given.
+ifeq ($(VARIANT),fuzz)
+FUZZ_LINK := -fsanitize=fuzzer
+else
+$(fuzz_t:%=%.o): ALL_CFLAGS += -DFUZZ_STANDALONE
+endif
+$(B)/tests/fuzz/fuzz_segment: FUZZ_LINK += -Wl,--wrap=nanosleep
+# Kept, so that only what changed is compiled again.
+.SECONDARY: $(fuzz_t:%=%.o)
+$(B)/libtools.a: $(resctl_o)
+	$(call say,AR,$@)
+	$(Q)rm -f $@ && ar rcs $@ $^
+$(B)/tests/fuzz/%: $(B)/tests/fuzz/%.o $(B)/libtools.a $(B)/libcommon.a $(B)/libresc.a
+	$(call say,LD,$@)
+	$(Q)$(CC) $(ALL_LDFLAGS) $(FUZZ_LINK) -o $@ $^ -ljansson -lmicrohttpd -lurcu-bp -lurcu-common -lm
+
+# What Debian 12 has to provide: to build and to run the demo; to test.
+PACKAGES := gcc libc6-dev liburcu-dev libjansson-dev libmicrohttpd-dev
+PACKAGES_CHECK := $(PACKAGES) check clang libclang-rt-14-dev clang-tidy clang-format cppcheck valgrind spin python3-pytest python3-hypothesis python3-jsonschema python3-prometheus-client procps util-linux
+install_missing = @tests/packages $(1)
+packages:
+	$(call install_missing,$(PACKAGES))
+packages-check:
+	$(call install_missing,$(PACKAGES_CHECK))
+
+# DEP=redis: a real Redis instead of the demo's own small server.
+demo: packages
+	$(Q)$(MAKE) --no-print-directory VARIANT=release all build/release/demo
+	$(Q)build/release/demo $(if $(DEP),--dependency $(DEP)) $(DEMOFLAGS)
+
+check: packages-check
+	$(Q)/usr/bin/python3 tests/check $(CHECKFLAGS)
+
+lint: packages-check
+	$(Q)tests/lint --all
+
+# SECONDS a target.
+fuzz: packages-check
+	$(Q)tests/fuzz/run --seconds $(or $(SECONDS),60)
+
+bench: packages
+	$(Q)$(MAKE) --no-print-directory VARIANT=release all build/release/bench
+	$(Q)build/release/bench --json build/bench.json $(BENCHFLAGS)
+
+man_pages = $(wildcard docs/*.3 docs/*.8 docs/*.1 docs/*.5)
+install: all
+	$(call say,INST,$(DESTDIR)$(PREFIX))
+	$(Q)install -d $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/sbin $(DESTDIR)$(PREFIX)/lib/systemd/system
+	$(Q)install -m 755 $(B)/libresc.so.$(SOVERSION) $(DESTDIR)$(LIBDIR)/libresc.so.$(VERSION)
+	$(Q)ln -sf libresc.so.$(VERSION) $(DESTDIR)$(LIBDIR)/libresc.so.$(SOVERSION)
+	$(Q)ln -sf libresc.so.$(SOVERSION) $(DESTDIR)$(LIBDIR)/libresc.so
+	$(Q)install -m 644 $(B)/libresc.a $(DESTDIR)$(LIBDIR)/libresc.a
+	$(Q)install -m 644 lib/resc.h $(DESTDIR)$(PREFIX)/include/resc.h
+	$(Q)sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(LIBDIR)|' -e 's|@VERSION@|$(VERSION)|' lib/libresc.pc.in > $(DESTDIR)$(LIBDIR)/pkgconfig/libresc.pc
+	$(Q)install -m 755 $(B)/rescd $(DESTDIR)$(PREFIX)/sbin/rescd
+	$(Q)install -m 755 $(B)/resctl $(DESTDIR)$(PREFIX)/bin/resctl
+	$(Q)sed -e 's|@SBINDIR@|$(PREFIX)/sbin|' daemon/rescd.service > $(DESTDIR)$(PREFIX)/lib/systemd/system/rescd.service
+	$(Q)for page in $(man_pages); do section=$${page##*.}; install -D -m 644 $$page $(DESTDIR)$(PREFIX)/share/man/man$$section/$${page##*/}; done
+	$(Q)for file in docs/*.md docs/*.json; do install -D -m 644 $$file $(DESTDIR)$(PREFIX)/share/doc/resc/$${file##*/}; done
+
+clean:
+	$(Q)rm -rf build
+
+-include $(wildcard $(B)/*/*.d $(B)/*/*/*.d)

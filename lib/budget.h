@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The retry budget: a token bucket for all workers of the host together. A success deposits `ratio`, a retry withdraws one token, and a
+ * floor of `per_second` flows in by itself. See budget.c.
+ */
+#ifndef RESC_BUDGET_H
+#define RESC_BUDGET_H
+
+#include "map.h"
+
+/* Takes one token. 0 taken; 1 there is less than one; -ESTALE the word has moved to the successor (or is not there yet). */
+int budget_withdraw(const struct map *map, struct state *state, const struct policy *policy, uint64_t now_ms);
+/* One success. 0; -ESTALE as above, and nothing was deposited. A full bucket is only read. */
+int budget_deposit(const struct map *map, struct state *state, const struct policy *policy);
+/*
+ * Pays the floor in by this policy until now, starts counting from here, and converts tokens that are still of the epoch before. For
+ * rescd, before it writes another policy: so a new rate counts from this moment and not for the time before, and the share that is
+ * filled is kept also where nobody has touched the budget since the last change of its capacity.
+ */
+void budget_settle(const struct map *map, struct state *state, const struct policy *policy, uint64_t now_ms);
+/* Fills it, for an operator's reset. 0, or -ESTALE. */
+int budget_fill(const struct map *map, struct state *state, const struct policy *policy);
+/* Millionths of a token that are there now, the floor's share of this moment included. Writes nothing. */
+uint64_t budget_now(const struct map *map, const struct state *state, const struct policy *policy, uint64_t now_ms);
+
+#endif

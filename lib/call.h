@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Inside a call: what admission.c, breaker.c and retry.c share. Everything here runs in a read-side section with a current view.
+ */
+#ifndef RESC_CALL_H
+#define RESC_CALL_H
+
+#include "clock.h"
+#include "host.h"
+#include "words.h"
+
+/* Off the usual path: kept out of line, so that the usual path stays short. */
+#define COLD __attribute__((cold, noinline))
+
+/* Inside the library only: the view is not good any more, make it anew and start over. Never returned to callers. */
+#define CALL_AGAIN INT32_MIN
+
+#define SHAPE_TICKET     0x52u /* low bits of resc_ticket.shape; a zeroed ticket has none */
+#define SHAPE_UNRECORDED 0x80u /* admitted while an override said "disabled": its outcome is counted, but not for the breaker */
+
+/* Adds to a word of a shard: plainly where it is this thread's alone, atomically in the common one. Relaxed: counters order nothing. */
+static inline bool owns_shard(const struct view *v)
+{
+	return v->own != NULL && v->owner_thread == thread_self();
+}
+
+static inline struct shard *shard_of(const struct view *v)
+{
+	return owns_shard(v) ? v->own : v->common;
+}
+
+static inline void add_to(const struct view *v, word *place_in_own, word *place_in_common, uint64_t n)
+{
+	if (__builtin_expect(owns_shard(v), 1))
+		atomic_store_explicit(place_in_own, atomic_load_explicit(place_in_own, memory_order_relaxed) + n, memory_order_relaxed);
+	else
+		atomic_fetch_add_explicit(place_in_common, n, memory_order_relaxed);
+}
+
+static inline void count(const struct view *v, enum counter counter)
+{
+	struct shard *shard = shard_of(v);
+	add_to(v, &shard->counters[counter], &shard->counters[counter], 1);
+}
+
+struct probe {
+	uint32_t cell;
+	uint64_t lease;
+	uint16_t generation;
+};
+
+/*
+ * The breaker is not closed, and the call holds its permit: get a probe lease. 0 with *probe; 0 with probe->lease 0 when the breaker has
+ * closed meanwhile (an ordinary call of that generation); RESC_E_OPEN; RESC_E_HALF_OPEN; CALL_AGAIN.
+ */
+int breaker_probe(const struct view *v, uint64_t now_ms, struct probe *probe);
+/* Ends a lease. False: it was taken over, and the result must touch nothing. */
+bool breaker_probe_end(struct state *state, uint32_t cell, uint64_t lease);
+/* The result of a probe whose lease has been ended: tally and verdict. 0, RESC_STALE, CALL_AGAIN. */
+int breaker_probe_result(const struct view *v, uint16_t generation, enum resc_outcome outcome, bool slow, uint64_t now_ms);
+/* The result of an ordinary call: window, streak, trip. 0, RESC_STALE, CALL_AGAIN. */
+int breaker_result(const struct view *v, uint16_t generation, enum resc_outcome outcome, bool slow, uint64_t now_ms);
+
+#endif

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The event ring. A writer takes a number (fetch_add), claims its place (CAS of the stamp to BUSY|life), fills it, and stamps it
+ * (release). A place whose writer is stopped is skipped by later writers; of a dead one it is freed by the reaper. Readers copy and
+ * look at the stamp again. value[] says what decided: consecutive: failures, limit; failure_rate: failed, calls; slow_rate: slow, calls;
+ * probe_*: ok, failed of the trial; forced: milliseconds it lasts (0: no end), mode; reaped: life, pid.
+ */
+#ifndef RESC_EVENT_H
+#define RESC_EVENT_H
+
+#include <sys/types.h>
+
+#include "map.h"
+
+struct event {
+	uint64_t number; /* from 1, without gaps unless a place was skipped */
+	uint64_t ms;     /* segment time */
+	enum event_kind kind;
+	unsigned from; /* breaker_tag, for BREAKER */
+	unsigned to;
+	enum reason reason;
+	uint16_t generation;
+	pid_t pid;
+	uid_t uid;
+	uint64_t value[2];
+	char resource[SEGMENT_NAME_SIZE]; /* "" for the whole instance */
+	char text[EVENT_TEXT];
+};
+
+/* number, ms, pid and uid are filled in here. life: the writer's, or 0. Cost: some 300 ns. */
+void event_write(const struct map *map, uint32_t life, struct event *event);
+
+/*
+ * Copies the newest events, oldest first, at most max of them, with numbers above `after`. Transitions that are there twice (written
+ * for a slow writer by rescd) are given once. Returns how many.
+ */
+size_t event_read(const struct map *map, uint64_t after, struct event *events, size_t max);
+
+const char *event_kind_name(enum event_kind kind);
+const char *reason_name(enum reason reason);
+const char *reason_text(enum reason reason);
+
+#endif

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Reads a segment as people see it: what resctl prints, what rescd exports, from the same structs. Reading moves nothing and waits for
+ * nobody. Whatever the bytes, the values are within their ranges and no impossible combination comes out: see each field.
+ */
+#ifndef RESC_INSPECT_H
+#define RESC_INSPECT_H
+
+#include "event.h"
+#include "map.h"
+#include "policy.h"
+#include "words.h"
+
+struct inspect_override {
+	enum override_mode mode; /* OVERRIDE_NONE: none in force (an expired one is none) */
+	uint64_t until_ms;       /* segment time; 0: until released */
+	uint64_t set_ms;
+	uint32_t serial;
+	uid_t uid;
+	char text[OVERRIDE_TEXT];
+};
+
+struct inspect_latency {
+	uint64_t count;
+	uint64_t sum_us;
+	uint64_t buckets[LATENCY_BUCKETS];
+};
+
+struct inspect_resource {
+	uint32_t index;
+	char name[SEGMENT_NAME_SIZE];
+	struct policy policy;
+	uint64_t now_ms; /* segment time of this reading */
+
+	unsigned breaker; /* TAG_CLOSED, TAG_OPEN or TAG_HALF_OPEN */
+	uint16_t generation;
+	unsigned reopened;  /* times in a row that it opened again without closing */
+	uint64_t since_ms;  /* when it came into this state */
+	uint64_t due_ms;    /* open: when a probe is due; else 0 */
+	bool probe_due;     /* open and due */
+	enum reason reason; /* why it came into this state */
+	struct inspect_override override;
+
+	uint64_t window_calls; /* of the current generation, in the window now; failures and slow are at most this */
+	uint64_t window_failures;
+	uint64_t window_slow;
+	uint32_t consecutive; /* failures in a row now */
+
+	uint32_t probes_out; /* live leases of the current trial; 0 unless half-open; at most policy.probes */
+	uint32_t trial_ok;
+	uint32_t trial_failed;
+
+	bool limited;       /* a bulkhead limits it */
+	uint32_t in_flight; /* permits in use, bulkhead or not */
+	uint32_t limit;     /* target */
+	uint32_t effective; /* below the target while holders of a larger one, or of a superseded segment, are still inside */
+	uint32_t debt;
+
+	bool budgeted;
+	double tokens; /* 0..capacity, the floor's share of this moment included */
+	double capacity;
+
+	struct resc_counters counters; /* enters == admitted + refusals, always */
+	struct inspect_latency latency;
+};
+
+/* 0, or -ENOENT when the record is not in use. */
+int inspect_resource(const struct map *map, uint32_t index, struct inspect_resource *out);
+void inspect_counters(const struct map *map, const struct state *state, struct resc_counters *out);
+/* Effective cooldown of a breaker that opens for the n-th time in a row (n from 0), without jitter. */
+uint64_t inspect_cooldown_ms(const struct policy *policy, unsigned reopened);
+
+/* Upper edge, in microseconds, of a latency bucket; and the quantile q (0..1) in microseconds, 0 when nothing was measured. */
+uint64_t latency_edge_us(unsigned bucket);
+uint64_t latency_quantile_us(const struct inspect_latency *latency, double q);
+
+struct inspect_worker {
+	uint32_t slot;
+	uint32_t life;
+	pid_t pid; /* in the namespace of the worker; 0: not written yet */
+	uint64_t start_ticks;
+	uint64_t pid_namespace;
+	bool same_namespace; /* as this process */
+	uint64_t registered_ms;
+	char name[16];
+	bool alive; /* its token is held */
+};
+
+/* 0, or -ENOENT for a free slot. */
+int inspect_worker(const struct map *map, uint32_t slot, struct inspect_worker *out);
+
+/* Permits in use of a resource by life. lives[] gets each life once; returns how many lives (at most max). */
+size_t inspect_holders(const struct map *map, uint32_t index, uint32_t *lives, uint32_t *permits, size_t max);
+
+struct inspect_daemon {
+	bool alive; /* holds the daemon lock */
+	pid_t pid;
+	uint64_t heartbeat_ms; /* segment time */
+	uint64_t started_ms;
+	uint64_t now_ms;
+	uint64_t reloads;
+	uint64_t reloads_failed;
+	bool reload_failed; /* the last one, and it says why */
+	uint64_t reload_ms;
+	char reload_text[RELOAD_TEXT_SIZE];
+	char control[108];
+	uint32_t resources; /* records that may be in use */
+	uint32_t workers;   /* slots taken */
+	uint64_t lives_reaped;
+};
+
+void inspect_daemon(const struct map *map, struct inspect_daemon *out);
+
+#endif

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A segment as this process sees it: mapped, checked, its sizes copied out. Everything that reads or writes a segment does it
+ * through one of these. See segment.h for what lies where.
+ */
+#ifndef RESC_MAP_H
+#define RESC_MAP_H
+
+#include <sys/types.h>
+
+#include "segment.h"
+
+enum map_access {
+	MAP_WORKER, /* header, daemon and policies read-only; the rest read-write */
+	MAP_OWNER,  /* rescd: everything but the header read-write */
+	MAP_READER, /* everything read-only */
+};
+
+struct map {
+	int fd;       /* the descriptor that carries this process's locks; -1 in private mode */
+	pid_t opener; /* the process that opened fd: its children must not use it */
+	bool private_mode;
+	enum map_access access;
+	uint8_t *base;
+	size_t size;
+	dev_t dev;
+	ino_t ino;
+	uint64_t generation;
+	uint64_t predecessor;
+	uint64_t created_ns;
+	uint64_t created_real_ns;
+	char instance[SEGMENT_NAME_SIZE];
+	struct segment_dims dims; /* checked: within the limits, powers of two where promised */
+	size_t state_size;        /* bytes from one resource state to the next */
+	struct segment_daemon *daemon;
+	struct policy_record *policies;
+	struct segment_live *live;
+	struct worker_slot *workers;
+	uint8_t *states;
+	struct event_record *events;
+	uint32_t permit_shift; /* the permit cells are spread over 1 << permit_shift lines */
+};
+
+/* "/dev/shm/resc.NAME", or with a generation "/dev/shm/resc.NAME.0123456789abcdef". size at least MAP_PATH_SIZE. */
+#define MAP_PATH_SIZE 128
+void map_path(char *path, const char *instance, uint64_t generation);
+/* 0, or -EINVAL with the reason: empty, too long, a character that does not belong in a name. */
+int name_check(const char *name, struct resc_error *err);
+
+/* Dimensions for a configuration: how many resources, the largest bulkhead limit (0: none). Rounded up, with room to grow. */
+void map_dims(struct segment_dims *dims, uint32_t resources, uint32_t workers, uint32_t permits);
+
+/*
+ * Makes a complete segment that has no name yet (O_TMPFILE, fallocated, mode and group set, daemon lock taken), mapped as MAP_OWNER.
+ * A death before map_publish leaves nothing. gid (gid_t)-1: not changed. predecessor: the segment that this one will supersede, whose
+ * zero of time it keeps, or NULL. 0 or -errno with err.
+ */
+int map_create(struct map *map, const char *instance, const struct segment_dims *dims, const struct map *predecessor, mode_t mode,
+               gid_t gid, struct resc_error *err);
+/* Gives it a name; -EEXIST when the name is taken. */
+int map_publish(const struct map *map, const char *path);
+/* A segment in anonymous memory, for private mode. */
+int map_private(struct map *map, const char *instance, struct resc_error *err);
+/* Opens and checks. Nothing of a segment is used before all checks passed. -ENOENT when there is none. */
+int map_open(struct map *map, const char *path, enum map_access access, struct resc_error *err);
+/* True: the name at path leads to this very segment. False: to another one, or to nothing. One stat(). */
+bool map_is_at(const struct map *map, const char *path);
+/* Unmaps and closes. In a forked child too (it closes the child's copies). */
+void map_close(struct map *map);
+
+uint64_t fnv1a(const void *data, size_t size);
+uint64_t segment_layout_hash(void);
+
+static inline struct state *map_state(const struct map *map, uint32_t index)
+{
+	return (struct state *)(void *)(map->states + (size_t)index * map->state_size);
+}
+
+static inline word *map_permits(const struct map *map, const struct state *state)
+{
+	(void)map;
+	return (word *)(uintptr_t)(state + 1);
+}
+
+/* Where the cell of that number is: consecutive numbers are on different lines, so that a small limit still has no shared lines. */
+static inline word *map_permit(const struct map *map, const struct state *state, uint32_t cell)
+{
+	uint32_t shift = map->permit_shift;
+	return map_permits(map, state) + (size_t)(cell & ((1u << shift) - 1)) * (SEGMENT_LINE / 8) + (cell >> shift);
+}
+
+/* The shards before this one are claimed by workers; from this one on, a power of two, they are SHARD_COMMON from the start. */
+static inline uint32_t map_first_common_shard(const struct map *map)
+{
+	return map->dims.shards - map->dims.shards / 4;
+}
+
+static inline struct shard *map_shard(const struct map *map, const struct state *state, uint32_t index)
+{
+	return (struct shard *)(void *)((uint8_t *)(uintptr_t)(state + 1) + (size_t)map->dims.permits * 8) + index;
+}
+
+#endif

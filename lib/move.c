@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Moving a resource from a superseded segment to its successor: the protocol is in move.h, its models in tests/model.
+ *
+ * What a death leaves: a word that is prepared in the new segment and still counts in the old one (the next mover prepares it again), or
+ * one that is moved and still marked prepared (everybody reads it as live). Tickets never move: permits and probe leases of the old segment
+ * are given back there. So that a trial does not get more probes than it may, each lease that is out in the old segment has a ghost in the
+ * new one ({no life, generation, granted}): its owner removes it, or it expires like any lease.
+ */
+#include <string.h>
+
+#include "move.h"
+#include "permit.h"
+#include "words.h"
+
+#define TRIES 1000
+
+/* override, streak and tokens carry an enum word_kind at this bit. */
+static unsigned kind_of(uint64_t w, unsigned shift)
+{
+	return (unsigned)(w >> shift) & 3;
+}
+
+static uint64_t with_kind(uint64_t w, unsigned shift, enum word_kind kind)
+{
+	return (w & ~(UINT64_C(3) << shift)) | (uint64_t)kind << shift;
+}
+
+static bool swap(word *place, uint64_t seen, uint64_t next)
+{
+	return atomic_compare_exchange_strong_explicit(place, &seen, next, memory_order_acq_rel, memory_order_acquire);
+}
+
+static void move_word(word *old, word *new, unsigned shift)
+{
+	for (int i = 0; i < TRIES; i++) {
+		uint64_t r = atomic_load_explicit(new, memory_order_acquire);
+		uint64_t w = atomic_load_explicit(old, memory_order_acquire);
+		if (kind_of(w, shift) == WORD_MOVED) {
+			/* The old word's last value, not the prepared one: a value that came back may have been prepared in between. */
+			if (kind_of(r, shift) == WORD_PREPARED)
+				swap(new, r, with_kind(w, shift, WORD_LIVE));
+			return;
+		}
+		if (kind_of(r, shift) == WORD_LIVE)
+			return;
+		if (swap(new, r, with_kind(w, shift, WORD_PREPARED)))
+			swap(old, w, with_kind(w, shift, WORD_MOVED));
+	}
+}
+
+static void move_breaker(word *old, word *new)
+{
+	for (int i = 0; i < TRIES; i++) {
+		uint64_t r = atomic_load_explicit(new, memory_order_acquire);
+		uint64_t w = atomic_load_explicit(old, memory_order_acquire);
+		if (breaker_tag(w) == TAG_MOVED) {
+			if (breaker_is_prepared(r))
+				swap(new, r, breaker_make(breaker_state(r), breaker_streak(r), breaker_generation(r), breaker_ms(r)));
+			return;
+		}
+		if (breaker_tag(r) != TAG_EMPTY && !breaker_is_prepared(r))
+			return;
+		uint64_t prepared = breaker_make(breaker_state(w) + TAG_PREPARED, breaker_streak(w), breaker_generation(w), breaker_ms(w));
+		if (swap(new, r, prepared))
+			swap(old, w, breaker_make(TAG_MOVED, breaker_streak(w), breaker_generation(w), breaker_ms(w)));
+	}
+}
+
+/* For what only helps people or is rebuilt soon: the first copy wins. */
+static void copy_once(word *old, word *new)
+{
+	if (atomic_load_explicit(new, memory_order_relaxed) == 0)
+		swap(new, 0, atomic_load_explicit(old, memory_order_acquire));
+}
+
+static void copy_text(struct override_text *old, struct override_text *new)
+{
+	uint64_t serial = atomic_load_explicit(&old->serial, memory_order_acquire);
+
+	if (atomic_load_explicit(&new->serial, memory_order_relaxed) != 0)
+		return;
+	atomic_store_explicit(&new->uid, atomic_load_explicit(&old->uid, memory_order_relaxed), memory_order_relaxed);
+	atomic_store_explicit(&new->at_ms, atomic_load_explicit(&old->at_ms, memory_order_relaxed), memory_order_relaxed);
+	for (size_t i = 0; i < OVERRIDE_TEXT; i++)
+		atomic_store_explicit(&new->text[i], atomic_load_explicit(&old->text[i], memory_order_relaxed), memory_order_relaxed);
+	swap(&new->serial, 0, serial);
+}
+
+static void leave_ghosts(struct state *old, struct state *new)
+{
+	for (uint32_t i = 0; i < PROBES_LIMIT; i++) {
+		uint64_t lease = atomic_load_explicit(&old->probes[i], memory_order_seq_cst);
+		uint64_t ghost = probe_ghost(lease);
+		if (lease == 0 || !swap(&new->probes[i], 0, ghost))
+			continue;
+		/* Its owner may have left between the two: it looked for the ghost before it was there. */
+		if (atomic_load_explicit(&old->probes[i], memory_order_seq_cst) != lease)
+			swap(&new->probes[i], ghost, 0);
+	}
+}
+
+void move_words(const struct map *from, struct state *old, const struct map *to, struct state *new)
+{
+	(void)from;
+	(void)to;
+	if (breaker_tag(atomic_load_explicit(&old->breaker, memory_order_acquire)) != TAG_MOVED) {
+		leave_ghosts(old, new);
+		copy_once(&old->tally, &new->tally);
+		copy_once(&old->transition, &new->transition);
+		copy_once(&old->event_generation, &new->event_generation);
+		copy_once(&old->bad_tick, &new->bad_tick);
+		copy_once(&old->refilled_ms, &new->refilled_ms);
+		copy_text(&old->override_text[0], &new->override_text[0]);
+		copy_text(&old->override_text[1], &new->override_text[1]);
+	}
+	move_word(&old->override, &new->override, 62);
+	move_word(&old->streak, &new->streak, 46);
+	move_word(&old->tokens, &new->tokens, 62);
+	/* Last: who sees that the breaker has moved finds the others moved too. */
+	move_breaker(&old->breaker, &new->breaker);
+}
+
+unsigned move_permits(const struct map *from, struct state *old, const struct map *to, struct state *new)
+{
+	permit_close(old);
+	unsigned occupied = permit_occupied(from, old);
+	uint64_t w = atomic_load_explicit(&new->limit, memory_order_seq_cst);
+	while (occupied < limit_debt(w) &&
+	       !atomic_compare_exchange_weak_explicit(&new->limit, &w,
+	                                              limit_make(limit_target(w), limit_effective(w), occupied, limit_version(w)),
+	                                              memory_order_seq_cst, memory_order_seq_cst))
+		;
+	permit_settle(to, new);
+	return limit_debt(atomic_load_explicit(&new->limit, memory_order_relaxed));
+}
+
+static void raise_to(word *place, uint64_t value)
+{
+	uint64_t seen = atomic_load_explicit(place, memory_order_relaxed);
+
+	while (seen < value && !atomic_compare_exchange_weak_explicit(place, &seen, value, memory_order_relaxed, memory_order_relaxed))
+		;
+}
+
+/* The sum over all old shards of the word that stands `offset` bytes into each. */
+static uint64_t sum_at(const struct map *from, const struct state *old, size_t offset)
+{
+	const uint8_t *carried = (const uint8_t *)&old->carried + offset;
+	uint64_t sum = atomic_load_explicit((const word *)(const void *)carried, memory_order_relaxed);
+
+	for (uint32_t i = 0; i < from->dims.shards; i++) {
+		const uint8_t *at = (const uint8_t *)map_shard(from, old, i) + offset;
+		sum += atomic_load_explicit((const word *)(const void *)at, memory_order_relaxed);
+	}
+	return sum;
+}
+
+static void newest_bucket(uint64_t w, uint64_t *tag, uint32_t *count)
+{
+	uint64_t t = bucket_tag_of(w);
+
+	/* Ticks are 28 bits and wrap; a bucket of an older tick or generation than the newest does not count. */
+	if (*count == 0 || (int64_t)((t - *tag) << 24) > 0) {
+		*tag = t;
+		*count = bucket_count(w);
+	} else if (t == *tag) {
+		*count += bucket_count(w);
+	}
+}
+
+static void carry_bucket(const struct map *from, const struct state *old, struct state *new, unsigned place, unsigned category)
+{
+	word *target = &new->carried.window[place][category];
+	uint64_t tag = 0;
+	uint32_t count = 0;
+
+	newest_bucket(atomic_load_explicit(&old->carried.window[place][category], memory_order_relaxed), &tag, &count);
+	for (uint32_t i = 0; i < from->dims.shards; i++)
+		newest_bucket(atomic_load_explicit(&map_shard(from, old, i)->window[place][category], memory_order_relaxed), &tag, &count);
+	if (count == 0)
+		return;
+	uint64_t seen = atomic_load_explicit(target, memory_order_relaxed);
+	uint64_t next = bucket_make(tag, count > BUCKET_MAX ? BUCKET_MAX : count);
+	if (bucket_tag_of(seen) != tag || bucket_count(seen) < bucket_count(next))
+		swap(target, seen, next);
+}
+
+void move_carry(const struct map *from, struct state *old, const struct map *to, struct state *new)
+{
+	(void)to;
+	for (unsigned i = 0; i < COUNTERS; i++)
+		raise_to(&new->carried.counters[i], sum_at(from, old, offsetof(struct shard, counters) + i * sizeof(word)));
+	for (unsigned i = 0; i < LATENCY_BUCKETS; i++)
+		raise_to(&new->carried.latency[i], sum_at(from, old, offsetof(struct shard, latency) + i * sizeof(word)));
+	raise_to(&new->carried.latency_sum_us, sum_at(from, old, offsetof(struct shard, latency_sum_us)));
+	for (unsigned place = 0; place < WINDOW_RING; place++)
+		for (unsigned category = 0; category < WINDOW_CATEGORIES; category++)
+			carry_bucket(from, old, new, place, category);
+}

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Permits: the protocol is in permit.h, its model in tests/model.
+ *
+ * Orders: taking a cell and then looking at the limit again, against closing or lowering the limit and then looking at the cells, is the
+ * store-load pattern (Dekker): all four accesses are seq_cst. On x86 that costs nothing beyond the CAS itself. A release (CAS, release)
+ * pairs with the next acquire of the same cell.
+ */
+#include <errno.h>
+
+#include "failpoint.h"
+#include "permit.h"
+#include "words.h"
+
+#define TRIES 64
+
+static unsigned bounded(const struct map *map, unsigned cells)
+{
+	return cells > map->dims.permits ? map->dims.permits : cells;
+}
+
+/* One pass over the cells below `effective`. False: at no moment of the pass was any of them seen free and still free at the CAS. */
+static bool take_a_cell(const struct map *map, struct state *state, uint64_t permit, uint32_t start, unsigned effective, uint32_t *cell)
+{
+	uint32_t c = start < effective ? start : start % effective;
+
+	for (unsigned i = 0; i < effective; i++) {
+		word *place = map_permit(map, state, c);
+		uint64_t none = 0;
+		if (atomic_load_explicit(place, memory_order_relaxed) == 0 &&
+		    atomic_compare_exchange_strong_explicit(place, &none, permit, memory_order_seq_cst, memory_order_relaxed)) {
+			*cell = c;
+			return true;
+		}
+		if (++c == effective)
+			c = 0;
+	}
+	return false;
+}
+
+int permit_acquire(const struct map *map, struct state *state, uint64_t permit, uint32_t start, uint32_t *cell)
+{
+	for (int i = 0; i < TRIES; i++) {
+		uint64_t w = atomic_load_explicit(&state->limit, memory_order_seq_cst);
+		unsigned effective = bounded(map, limit_effective(w));
+		if (limit_target(w) == 0)
+			return -ESTALE;
+		if (effective > 0 && take_a_cell(map, state, permit, start, effective, cell)) {
+			FAILPOINT("permit.taken");
+			uint64_t again = atomic_load_explicit(&state->limit, memory_order_seq_cst);
+			if (__builtin_expect(again == w || *cell < limit_effective(again), 1))
+				return 0;
+			permit_release(map, state, *cell, permit);
+			continue;
+		}
+		if (limit_effective(w) >= limit_target(w) || !permit_settle(map, state))
+			return RESC_E_FULL;
+	}
+	return RESC_E_FULL;
+}
+
+bool permit_settle(const struct map *map, struct state *state)
+{
+	uint64_t w = atomic_load_explicit(&state->limit, memory_order_seq_cst);
+	unsigned target = bounded(map, limit_target(w));
+	unsigned allowed = limit_debt(w) >= target ? 0 : target - limit_debt(w);
+	unsigned occupied = 0;
+	unsigned e = map->dims.permits;
+
+	if (limit_effective(w) >= allowed)
+		return false;
+	/* From the far end: occupied counts the cells at or beyond e. The first e that fits is the largest. */
+	while (e > allowed || e + occupied > allowed) {
+		if (e == 0)
+			return false;
+		e--;
+		occupied += atomic_load_explicit(map_permit(map, state, e), memory_order_seq_cst) != 0;
+	}
+	if (e <= limit_effective(w))
+		return false;
+	FAILPOINT("limit.settle");
+	return atomic_compare_exchange_strong_explicit(&state->limit, &w, limit_make(limit_target(w), e, limit_debt(w), limit_version(w)),
+	                                               memory_order_seq_cst, memory_order_relaxed);
+}
+
+void permit_set_limit(const struct map *map, struct state *state, unsigned target)
+{
+	uint64_t w = atomic_load_explicit(&state->limit, memory_order_relaxed);
+	uint64_t next;
+
+	target = bounded(map, target == 0 ? 1 : target);
+	do {
+		if (limit_target(w) == 0 || limit_target(w) == target)
+			return;
+		/* A debt was cut to the target: the superseded segment may have more holders than it says, so a raise raises it too. */
+		unsigned debt = limit_debt(w);
+		if (debt > 0 && target > limit_target(w))
+			debt += target - limit_target(w);
+		next = limit_make(target, target < limit_target(w) ? 0 : limit_effective(w), debt > UINT16_MAX ? UINT16_MAX : debt,
+		                  limit_version(w) + 1);
+	} while (!atomic_compare_exchange_weak_explicit(&state->limit, &w, next, memory_order_seq_cst, memory_order_relaxed));
+	FAILPOINT("limit.set");
+	permit_settle(map, state);
+}
+
+void permit_close(struct state *state)
+{
+	uint64_t w = atomic_load_explicit(&state->limit, memory_order_relaxed);
+
+	while (limit_target(w) != 0 && !atomic_compare_exchange_weak_explicit(&state->limit, &w, limit_make(0, 0, 0, limit_version(w) + 1),
+	                                                                      memory_order_seq_cst, memory_order_relaxed))
+		;
+}
+
+unsigned permit_occupied(const struct map *map, const struct state *state)
+{
+	unsigned n = 0;
+
+	for (uint32_t i = 0; i < map->dims.permits; i++)
+		n += atomic_load_explicit(map_permit(map, state, i), memory_order_seq_cst) != 0;
+	return n;
+}

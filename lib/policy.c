@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Policies and names in the segment. The protocol is in policy.h.
+ *
+ * What pairs with what: the writer's release store of the sequence pairs with the reader's acquire load of it; the reader's acquire fence
+ * before its second look keeps its copying in front of that look. The writer's seq_cst fence after the store keeps the next fill (of the
+ * other copy) behind it, so a reader that saw s cannot see bytes of s+2 without also seeing a sequence other than s.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "clock.h"
+#include "failpoint.h"
+#include "permit.h"
+#include "policy.h"
+#include "words.h"
+
+#define READ_TRIES   16
+#define POLICY_WORDS (sizeof(struct policy) / 8)
+
+void policy_defaults(struct policy *p)
+{
+	memset(p, 0, sizeof *p);
+	p->flags = POLICY_LATENCY;
+	p->failure_rate_ppm = 500000;
+	p->window_ms = 10000;
+	p->min_calls = 20;
+	p->cooldown_ms = 5000;
+	p->cooldown_factor_ppm = 1000000;
+	p->cooldown_max_ms = 86400000;
+	p->probes = 1;
+	p->successes = 1;
+	p->probe_timeout_ms = 30000;
+	p->attempts = 3;
+	p->backoff = BACKOFF_EXPONENTIAL;
+	p->backoff_jitter = JITTER_FULL;
+	p->base_ns = 100000000;
+	p->cap_ns = 2000000000;
+	p->budget_ratio = TOKEN / 10;
+	p->budget_capacity = 10 * TOKEN;
+	p->budget_previous = p->budget_capacity;
+}
+
+void policy_private(struct policy *p)
+{
+	policy_defaults(p);
+	p->flags |= POLICY_CONFIGURED | POLICY_BREAKER;
+}
+
+static void put_inside(uint64_t *value, uint64_t least, uint64_t most)
+{
+	if (*value < least)
+		*value = least;
+	if (*value > most)
+		*value = most;
+}
+
+void policy_clamp(struct policy *p, const struct segment_dims *dims)
+{
+	const uint64_t day_ms = 86400000;
+	const uint64_t day_ns = day_ms * 1000000;
+
+	put_inside(&p->consecutive, 0, UINT32_MAX);
+	put_inside(&p->failure_rate_ppm, 0, 1000000);
+	put_inside(&p->slow_rate_ppm, 0, 1000000);
+	put_inside(&p->slow_call_ns, 0, day_ns);
+	put_inside(&p->window_ms, 100, day_ms);
+	put_inside(&p->min_calls, 1, UINT32_MAX);
+	put_inside(&p->cooldown_ms, 1, day_ms);
+	put_inside(&p->cooldown_factor_ppm, 1000000, 100000000);
+	put_inside(&p->cooldown_max_ms, 1, day_ms);
+	put_inside(&p->jitter_ppm, 0, 1000000);
+	put_inside(&p->probes, 1, PROBES_LIMIT);
+	put_inside(&p->successes, 1, 10000);
+	put_inside(&p->probe_timeout_ms, 1, 3600000);
+	put_inside(&p->attempts, 1, 100);
+	put_inside(&p->backoff, BACKOFF_NONE, BACKOFF_EXPONENTIAL);
+	put_inside(&p->backoff_jitter, JITTER_NONE, JITTER_PROPORTIONAL);
+	put_inside(&p->base_ns, 0, day_ns);
+	put_inside(&p->cap_ns, 0, day_ns);
+	put_inside(&p->budget_ratio, 0, 1000 * TOKEN);
+	put_inside(&p->budget_capacity, TOKEN, UINT64_C(4294967295) * TOKEN);
+	put_inside(&p->budget_previous, TOKEN, UINT64_C(4294967295) * TOKEN);
+	put_inside(&p->budget_per_second, 0, 1000000 * TOKEN);
+	put_inside(&p->limit, 1, dims->permits);
+	put_inside(&p->timeout_attempt_ms, 0, day_ms);
+	put_inside(&p->timeout_connect_ms, 0, day_ms);
+	put_inside(&p->timeout_total_ms, 0, day_ms);
+}
+
+int policy_read(const struct map *map, uint32_t index, struct policy *policy, uint64_t *sequence)
+{
+	struct policy_record *record = &map->policies[index];
+	uint64_t words[POLICY_WORDS];
+
+	for (int i = 0; i < READ_TRIES; i++) {
+		uint64_t s = atomic_load_explicit(&record->sequence, memory_order_acquire);
+		word *copy = record->copies[s & 1];
+		for (size_t k = 0; k < POLICY_WORDS; k++) {
+			words[k] = atomic_load_explicit(&copy[k], memory_order_relaxed);
+			if (k == POLICY_WORDS / 2)
+				FAILPOINT("policy.reading");
+		}
+		atomic_thread_fence(memory_order_acquire);
+		if (atomic_load_explicit(&record->sequence, memory_order_relaxed) != s)
+			continue;
+		memcpy(policy, words, sizeof *policy);
+		policy_clamp(policy, &map->dims);
+		*sequence = s;
+		return 0;
+	}
+	return -EAGAIN;
+}
+
+static void fill_and_store(struct policy_record *record, const struct policy *policy)
+{
+	uint64_t words[POLICY_WORDS];
+	/* Relaxed: rescd is the only writer. The shared sequence, not a memory of it: rescd may have been restarted. */
+	uint64_t s = atomic_load_explicit(&record->sequence, memory_order_relaxed);
+	word *copy = record->copies[(s + 1) & 1];
+
+	memcpy(words, policy, sizeof words);
+	for (size_t k = 0; k < POLICY_WORDS; k++) {
+		atomic_store_explicit(&copy[k], words[k], memory_order_relaxed);
+		if (k == POLICY_WORDS / 2)
+			FAILPOINT("policy.half");
+	}
+	FAILPOINT("policy.filled");
+	atomic_store_explicit(&record->sequence, s + 1, memory_order_release);
+	atomic_thread_fence(memory_order_seq_cst);
+}
+
+void policy_write(const struct map *map, uint32_t index, const struct policy *policy)
+{
+	struct policy old;
+	struct policy next = *policy;
+	uint64_t sequence;
+
+	next.budget_epoch = 0;
+	next.budget_previous = next.budget_capacity;
+	if (policy_read(map, index, &old, &sequence) == 0 && sequence > 0) {
+		bool changed = old.budget_capacity != next.budget_capacity;
+		next.budget_epoch = (old.budget_epoch + (changed ? 1 : 0)) & 0xff;
+		next.budget_previous = changed ? old.budget_capacity : old.budget_previous;
+	}
+	fill_and_store(&map->policies[index], &next);
+}
+
+static uint64_t name_hash(const char *name)
+{
+	uint64_t hash = fnv1a(name, strlen(name));
+
+	return hash == 0 ? 1 : hash;
+}
+
+static void put_name(struct policy_record *record, const char *name)
+{
+	size_t length = strnlen(name, SEGMENT_NAME_SIZE - 1);
+
+	for (size_t i = 0; i < SEGMENT_NAME_SIZE; i++)
+		atomic_store_explicit(&record->name[i], i < length ? name[i] : '\0', memory_order_relaxed);
+}
+
+static void show_name(struct policy_record *record, const char *name)
+{
+	/* Release: who sees the hash sees the name, the policy and the state. */
+	atomic_store_explicit(&record->name_hash, name_hash(name), memory_order_release);
+}
+
+static unsigned limit_target_of(const struct map *map, const struct policy *policy)
+{
+	if ((policy->flags & POLICY_BULKHEAD) == 0)
+		return map->dims.permits;
+	return policy->limit > map->dims.permits ? map->dims.permits : (unsigned)policy->limit;
+}
+
+static void mark_common_shards(const struct map *map, struct state *state)
+{
+	for (uint32_t i = map_first_common_shard(map); i < map->dims.shards; i++)
+		atomic_store_explicit(&map_shard(map, state, i)->owner, SHARD_COMMON, memory_order_relaxed);
+}
+
+/* Closed, budget full. For a record that nobody can look up now; who comes late with an older generation finds that it has moved on. */
+static void fresh_state(const struct map *map, uint32_t index, const struct policy *policy)
+{
+	struct state *state = map_state(map, index);
+	uint64_t now = clock_coarse_ms(map);
+	uint64_t old = atomic_load_explicit(&state->breaker, memory_order_relaxed);
+	uint16_t generation = (uint16_t)(breaker_generation(old) + 1);
+	uint64_t override = atomic_load_explicit(&state->override, memory_order_relaxed);
+
+	mark_common_shards(map, state);
+	atomic_store_explicit(&state->streak, streak_make(generation, WORD_LIVE, 0), memory_order_relaxed);
+	atomic_store_explicit(&state->override, override_make(WORD_LIVE, OVERRIDE_NONE, override_serial(override), 0),
+	                      memory_order_relaxed);
+	atomic_store_explicit(&state->tokens, tokens_make(WORD_LIVE, (unsigned)policy->budget_epoch, policy->budget_capacity),
+	                      memory_order_relaxed);
+	atomic_store_explicit(&state->refilled_ms, now, memory_order_relaxed);
+	atomic_store_explicit(&state->transition, transition_make(generation, REASON_NONE, now), memory_order_relaxed);
+	atomic_store_explicit(&state->event_generation, generation, memory_order_relaxed);
+	if (limit_target(atomic_load_explicit(&state->limit, memory_order_relaxed)) == 0)
+		atomic_store_explicit(&state->limit, limit_make(limit_target_of(map, policy), limit_target_of(map, policy), 0, 1),
+		                      memory_order_relaxed);
+	atomic_store_explicit(&state->breaker, breaker_make(TAG_CLOSED, 0, generation, now), memory_order_release);
+}
+
+int policy_find_any(const struct map *map, const char *name)
+{
+	char there[SEGMENT_NAME_SIZE];
+
+	for (uint32_t i = 0; i < map->dims.resources; i++)
+		if (policy_name_any(map, i, there) && strcmp(there, name) == 0)
+			return (int)i;
+	return -ENOENT;
+}
+
+static int find_free(const struct map *map)
+{
+	char there[SEGMENT_NAME_SIZE];
+
+	for (uint32_t i = 0; i < map->dims.resources; i++)
+		if (!policy_name_any(map, i, there))
+			return (int)i;
+	return -ENOSPC;
+}
+
+static void count_record(const struct map *map, uint32_t index)
+{
+	/* rescd is the only writer. */
+	if (atomic_load_explicit(&map->daemon->resources, memory_order_relaxed) <= index)
+		atomic_store_explicit(&map->daemon->resources, (uint64_t)index + 1, memory_order_release);
+}
+
+int policy_publish(const struct map *map, const char *name, const struct policy *policy)
+{
+	struct policy written;
+	uint64_t sequence;
+	int index = policy_find_any(map, name);
+
+	if (index < 0)
+		index = find_free(map);
+	if (index < 0)
+		return index;
+	policy_write(map, (uint32_t)index, policy);
+	if (policy_read(map, (uint32_t)index, &written, &sequence) != 0)
+		written = *policy;
+	fresh_state(map, (uint32_t)index, &written);
+	policy_apply(map, (uint32_t)index, &written);
+	FAILPOINT("publish.state");
+	put_name(&map->policies[index], name);
+	show_name(&map->policies[index], name);
+	count_record(map, (uint32_t)index);
+	return index;
+}
+
+void policy_publish_moved(const struct map *map, uint32_t index, const char *name, const struct policy *policy, bool retired)
+{
+	struct policy_record *record = &map->policies[index];
+	struct state *state = map_state(map, index);
+	unsigned target = limit_target_of(map, policy);
+
+	/* As it is: epoch and previous capacity belong to the tokens that will be moved. */
+	fill_and_store(record, policy);
+	mark_common_shards(map, state);
+	atomic_store_explicit(&state->limit, limit_make(target, 0, target, 1), memory_order_relaxed);
+	put_name(record, name);
+	if (!retired)
+		show_name(record, name);
+	count_record(map, index);
+}
+
+void policy_retire(const struct map *map, uint32_t index)
+{
+	struct policy policy;
+	uint64_t sequence;
+
+	atomic_store_explicit(&map->policies[index].name_hash, 0, memory_order_release);
+	/* A new sequence, so that every worker looks at the record again on its next call. */
+	if (policy_read(map, index, &policy, &sequence) == 0) {
+		policy.flags &= ~(uint64_t)POLICY_CONFIGURED;
+		fill_and_store(&map->policies[index], &policy);
+	}
+}
+
+bool policy_name_any(const struct map *map, uint32_t index, char name[SEGMENT_NAME_SIZE])
+{
+	struct policy_record *record = &map->policies[index];
+
+	for (size_t i = 0; i < SEGMENT_NAME_SIZE; i++)
+		name[i] = atomic_load_explicit(&record->name[i], memory_order_relaxed);
+	name[SEGMENT_NAME_SIZE - 1] = '\0';
+	return name[0] != '\0';
+}
+
+bool policy_name(const struct map *map, uint32_t index, char name[SEGMENT_NAME_SIZE])
+{
+	/* Acquire: pairs with show_name. */
+	if (atomic_load_explicit(&map->policies[index].name_hash, memory_order_acquire) == 0)
+		return false;
+	return policy_name_any(map, index, name);
+}
+
+int policy_find(const struct map *map, const char *name)
+{
+	uint64_t hash = name_hash(name);
+	char there[SEGMENT_NAME_SIZE];
+
+	for (uint32_t i = 0; i < map->dims.resources; i++) {
+		if (atomic_load_explicit(&map->policies[i].name_hash, memory_order_acquire) != hash)
+			continue;
+		if (policy_name(map, i, there) && strcmp(there, name) == 0)
+			return (int)i;
+	}
+	return -ENOENT;
+}
+
+void policy_apply(const struct map *map, uint32_t index, const struct policy *policy)
+{
+	/* The budget follows by its epoch: whoever touches the tokens next converts them. */
+	permit_set_limit(map, map_state(map, index), limit_target_of(map, policy));
+}

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Policies in the segment: two copies and a sequence.
+ *
+ * Writer (rescd alone, under its lock): s = load the shared sequence -> fill copy (s+1)&1 -> store s+1 (release) -> full fence
+ * before the next fill. A death in the middle leaves copy s&1 valid and the next writer fills the same copy again.
+ * Reader: s = sequence (acquire) -> copy -> acquire fence -> sequence again: exactly s, else again, a few times. Never waits.
+ */
+#ifndef RESC_POLICY_H
+#define RESC_POLICY_H
+
+#include "map.h"
+
+/* The documented defaults of every key. flags: POLICY_LATENCY alone; a block that is there switches its policy on. In a breaker block
+ * without consecutive, failure_rate and slow_rate, the failure rate is 50 %. */
+void policy_defaults(struct policy *policy);
+/* What a resource has in private mode: the defaults with a breaker (50 % of at least 20 calls in 10 s) and no other guard. */
+void policy_private(struct policy *policy);
+
+/* Makes any bytes safe to compute with: every field is put inside its range. What rescd wrote is not changed by it. */
+void policy_clamp(struct policy *policy, const struct segment_dims *dims);
+
+/* A consistent, clamped copy. Returns its sequence in *sequence. -EAGAIN when the writer was too fast for several tries. */
+int policy_read(const struct map *map, uint32_t index, struct policy *policy, uint64_t *sequence);
+
+/* Writes a policy; rescd only. Where the budget's capacity changes, the copy in the segment gets the next budget_epoch. */
+void policy_write(const struct map *map, uint32_t index, const struct policy *policy);
+
+/*
+ * A record belongs to one name for the life of the segment, so that a worker which is slow to notice never adds to somebody else's
+ * counters. A name that was retired and comes back gets its record back: breaker closed, budget full, counters where they were, and
+ * whoever was still inside still holds its permit. Free records are taken until the table is full; then it is time for a successor.
+ *
+ * policy_publish puts a name in use; rescd, or a private view. Returns its index, or -ENOSPC.
+ */
+int policy_publish(const struct map *map, const char *name, const struct policy *policy);
+/* The same for a fresh successor, at the index that it had: its state words stay empty until they are moved (move.h), its limit is born in
+ * debt. name may be a retired one: retired is then true. */
+void policy_publish_moved(const struct map *map, uint32_t index, const char *name, const struct policy *policy, bool retired);
+/* Takes a record out of use: lookups do not find it, calls get -ENOENT; its state and whoever is inside stay. rescd. */
+void policy_retire(const struct map *map, uint32_t index);
+
+/* The record of that name, or -ENOENT. */
+int policy_find(const struct map *map, const char *name);
+/* The same, retired or not. */
+int policy_find_any(const struct map *map, const char *name);
+/* Copies the name of a record; false when the record is not in use. policy_name_any: retired ones too. */
+bool policy_name_any(const struct map *map, uint32_t index, char name[SEGMENT_NAME_SIZE]);
+bool policy_name(const struct map *map, uint32_t index, char name[SEGMENT_NAME_SIZE]);
+
+/* Applies a changed policy to the state of a live resource: the bulkhead's limit, the budget's capacity. rescd only;
+ * after policy_write. Holders, windows, breaker state stay. */
+void policy_apply(const struct map *map, uint32_t index, const struct policy *policy);
+
+#endif

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The process's epoch: see process.h.
+ *
+ * The page is anonymous, private and MADV_WIPEONFORK, so a child reads 0 there whatever way it was made, and draws a new epoch. Where the
+ * kernel refuses the advice (before 4.14), pthread_atfork does the same for fork() alone.
+ */
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "process.h"
+#include "segment.h"
+
+_Atomic uint64_t *_Atomic process_epoch_page;
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static _Atomic uint64_t fallback_page;
+
+static void wipe(void)
+{
+	atomic_store_explicit(atomic_load_explicit(&process_epoch_page, memory_order_relaxed), 0, memory_order_relaxed);
+}
+
+static void make_page(void)
+{
+	void *page = mmap(NULL, SEGMENT_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (page != MAP_FAILED && madvise(page, SEGMENT_PAGE, MADV_WIPEONFORK) == 0) {
+		atomic_store_explicit(&process_epoch_page, page, memory_order_release);
+		return;
+	}
+	atomic_store_explicit(&process_epoch_page, page == MAP_FAILED ? &fallback_page : page, memory_order_release);
+	pthread_atfork(NULL, NULL, wipe);
+}
+
+uint64_t process_epoch_renew(void)
+{
+	uint64_t fresh = 0;
+	uint64_t none = 0;
+
+	pthread_once(&once, make_page);
+	_Atomic uint64_t *page = atomic_load_explicit(&process_epoch_page, memory_order_acquire);
+	if (getrandom(&fresh, sizeof fresh, GRND_NONBLOCK) != (ssize_t)sizeof fresh)
+		fresh = ((uint64_t)getpid() << 32) ^ (uint64_t)(uintptr_t)&fresh;
+	fresh |= 1;
+	/* Relaxed: the epoch orders nothing, it is only compared. The first thread of a child wins. */
+	if (!atomic_compare_exchange_strong_explicit(page, &none, fresh, memory_order_relaxed, memory_order_relaxed))
+		return none;
+	return fresh;
+}

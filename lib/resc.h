@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * libresc: one view of every dependency, for all the worker processes of a host.
+ *
+ *	resc *host = resc_open(NULL, &err);
+ *	resc_resource *pay = resc_lookup(host, "payments", &err);
+ *	resc_ticket ticket;
+ *	int r = resc_enter(pay, NULL, &ticket);
+ *	if (r != 0)
+ *		return price_from_cache(r);
+ *	int rc = charge(ticket.timeout_ms);
+ *	resc_leave(&ticket, rc == 0 ? RESC_OK : RESC_FAIL);
+ *
+ * What a function returns:
+ *	0	done, or yes;
+ *	> 0	an answer that the caller must handle: RESC_E_OPEN, RESC_E_FULL, ... (a refusal is not a failure of the
+ *		dependency), or RESC_STALE;
+ *	< 0	something is broken: -errno. resc_text() has words for all of them.
+ *
+ * Who may call: every function may be called from any thread, also with several calls in flight in one thread.
+ * After fork() the child is a new worker: it may go on with the handles of its parent, registers by itself on its first
+ * call, and owns nothing of its parent's; leaving a ticket of the parent in the child is an error (-ESTALE) that changes
+ * nothing. No function may be called from a signal handler, or between vfork() and exec.
+ *
+ * Times are nanoseconds on CLOCK_MONOTONIC unless a name says _ms.
+ */
+#ifndef RESC_H
+#define RESC_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+#pragma GCC visibility push(default)
+
+#define RESC_VERSION_MAJOR 0
+#define RESC_VERSION_MINOR 1
+#define RESC_VERSION_STRING "0.1.0"
+
+/* The longest name of a resource or an instance, without the NUL. Letters, digits, '.', '_', ':' and '-'. */
+#define RESC_NAME_MAX 63
+
+/* A host's shared view. One a process is enough; made by resc_open. */
+typedef struct resc resc;
+/* A guarded resource. Stable until resc_close, also when the segment is replaced by a larger or newer one. */
+typedef struct resc_resource resc_resource;
+
+/* Filled by functions that take one. May be NULL. code is 0 or a negative errno. */
+struct resc_error {
+	int code;
+	char text[256];
+};
+
+/* How a call ended. */
+enum resc_outcome {
+	RESC_OK = 0,        /* the dependency answered well */
+	RESC_FAIL = 1,      /* the dependency failed */
+	RESC_TIMEOUT = 2,   /* it did not answer in time: a failure, counted apart */
+	RESC_IGNORED = 3,   /* it answered correctly, but not what was wanted: a 404, a validation error */
+	RESC_CANCELLED = 4, /* the caller gave up first */
+};
+
+/* Answers greater than 0. The numbers are part of the ABI. */
+enum resc_answer {
+	RESC_E_OPEN = 1,        /* the breaker is open */
+	RESC_E_HALF_OPEN = 2,   /* half-open, and all its probes are out */
+	RESC_E_FORCED_OPEN = 3, /* forced open by an operator */
+	RESC_E_FULL = 4,        /* the bulkhead is full */
+	RESC_E_DEADLINE = 5,    /* the deadline is already past */
+
+	RESC_E_ATTEMPTS = 64,       /* resc_retry: all attempts used up */
+	RESC_E_BUDGET = 65,         /* resc_retry: the retry budget is empty */
+	RESC_E_RETRY_DEADLINE = 66, /* resc_retry: the deadline would pass before the next attempt */
+	RESC_E_NOT_RETRYABLE = 67,  /* resc_retry: this outcome is not retried */
+	RESC_E_UPSTREAM = 68,       /* resc_retry: already retried upstream */
+
+	RESC_STALE = 128, /* resc_leave: done, but the result came too late to count */
+};
+
+/* No deadline: the value of an infinite one. */
+#define RESC_NO_DEADLINE INT64_MAX
+
+/* resc_options.flags: this request is itself a retry of somebody upstream, so it is not retried here again. */
+#define RESC_RETRIED_UPSTREAM 1u
+
+/* What a caller may say about a call. NULL is the same as RESC_OPTIONS_INIT. */
+typedef struct resc_options {
+	int64_t deadline_ns; /* absolute; RESC_NO_DEADLINE for none */
+	uint32_t flags;      /* RESC_RETRIED_UPSTREAM, or 0 */
+	uint32_t reserved;   /* 0 */
+} resc_options;
+
+#define RESC_OPTIONS_INIT                                                                                              \
+	{                                                                                                              \
+		RESC_NO_DEADLINE, 0, 0                                                                                 \
+	}
+
+/*
+ * An admitted call, from resc_enter to resc_leave. It belongs to the caller, who may keep it anywhere, copy it or hand it
+ * to another thread of the same process; it can be left once. Only timeout_ms and probe are for the caller to read.
+ */
+typedef struct resc_ticket {
+	int64_t timeout_ms; /* how long this attempt may take, from now: the policy's attempt timeout and the deadline,
+			       whichever is shorter; at least 1; -1 where neither limits it */
+	bool probe;         /* this call is a trial of a half-open breaker */
+	uint8_t shape;      /* the rest is the library's */
+	uint16_t breaker_generation;
+	uint32_t permit_cell;
+	uint64_t permit;
+	uint64_t probe_lease;
+	uint64_t segment;
+	uint64_t started_ns;
+	resc_resource *resource;
+	uint64_t seal;
+} resc_ticket;
+
+/* ---------------------------------------------------------------- opening */
+
+/*
+ * Opens the view of an instance. NULL: the instance named by the environment variable RESC_INSTANCE, else "default".
+ *
+ * Where there is no segment yet, or it cannot be used, the view is *private*: the same code on a segment of this process
+ * alone, with the documented defaults. The reason is in resc_status, and is written to stderr once. A private view joins
+ * the host's segment by itself when that appears (it looks at most once a second, during a call).
+ *
+ * Returns NULL only for a bad instance name or when memory is out; err says which. Costs some 100 us. Opening the same
+ * instance again gives an independent view, which is a worker of its own.
+ */
+resc *resc_open(const char *instance, struct resc_error *err);
+
+/*
+ * Closes the view and frees its handles. No thread may be in a call of this view, and none of its tickets may be used
+ * later: permits that are still held are given back. NULL is ignored.
+ */
+void resc_close(resc *host);
+
+enum resc_mode { RESC_SHARED = 0, RESC_PRIVATE = 1 };
+
+struct resc_status {
+	enum resc_mode mode;
+	uint64_t generation;             /* of the segment; random, never reused; 0 in private mode */
+	uint64_t worker;                 /* the number of this worker's life in the segment */
+	char instance[RESC_NAME_MAX + 1];
+	char reason[256];                /* private mode: why. Otherwise "" */
+};
+
+/* Says what the view is attached to. Thread-safe; takes a lock of this process; not for the call path. 0 or -EINVAL. */
+int resc_status(resc *host, struct resc_status *out);
+
+/*
+ * Finds a resource by name. The handle is the same for the same name, stable, and freed by resc_close.
+ * Errors (NULL, with err): -EINVAL bad name, -ENOENT the configuration does not have it, -ENOMEM, -ENOSPC the table of a
+ * private view is full. Takes a lock of this process; look up once, at start, not for each call.
+ */
+resc_resource *resc_lookup(resc *host, const char *name, struct resc_error *err);
+
+/* The name of a resource. Valid as long as the handle. */
+const char *resc_name(const resc_resource *resource);
+
+/* ---------------------------------------------------------------- a call */
+
+/*
+ * Asks for admission of one attempt: all guards of the resource, or none. On 0 the ticket is valid and must be left.
+ * On a refusal (> 0) or an error (< 0) nothing is held and the ticket is zeroed.
+ *
+ * Guards, in this order: the deadline is past (RESC_E_DEADLINE), an override (RESC_E_FORCED_OPEN), the breaker
+ * (RESC_E_OPEN), the bulkhead (RESC_E_FULL), a probe lease of a half-open breaker (RESC_E_HALF_OPEN).
+ *
+ * Errors: -EINVAL (NULL, or reserved fields set), -ENOENT (the configuration no longer has this resource).
+ * Cost: tens of nanoseconds, no system call and no lock; once a second, one stat() to see that the segment is still there.
+ * Also once: after fork() and when the segment was replaced (some 100 us).
+ */
+int resc_enter(resc_resource *resource, const resc_options *options, resc_ticket *ticket);
+
+/*
+ * Reports the outcome and gives back what the ticket holds. The ticket is zeroed.
+ *
+ * Returns 0; RESC_STALE when everything was given back but the result came too late to count for the breaker (it has moved
+ * on, or the probe's lease was taken over); or an error that changed nothing: -EINVAL (not a ticket, zeroed, damaged, or
+ * an unknown outcome), -ESTALE (already left, or of a parent process or an earlier life).
+ */
+int resc_leave(resc_ticket *ticket, enum resc_outcome outcome);
+
+/* ---------------------------------------------------------------- retries */
+
+/* A request and its attempts. Start with RESC_RETRY_INIT; one for each request; not shared between threads. */
+typedef struct resc_retry_plan {
+	uint32_t attempts;        /* attempts that ended so far; counted by resc_retry */
+	uint32_t flags;           /* RESC_RETRIED_UPSTREAM, or 0 */
+	int64_t deadline_ns;      /* of the whole request; absolute */
+	int64_t previous_wait_ns; /* the library's */
+} resc_retry_plan;
+
+#define RESC_RETRY_INIT                                                                                                \
+	{                                                                                                              \
+		0, 0, RESC_NO_DEADLINE, 0                                                                              \
+	}
+
+/*
+ * An attempt has just ended with this outcome: shall there be another one? Ask after, or before, resc_leave: the answer is
+ * the same. 0: yes, after *wait_ns; one token of the host's retry budget was taken. Otherwise RESC_E_NOT_RETRYABLE,
+ * RESC_E_UPSTREAM, RESC_E_ATTEMPTS, RESC_E_RETRY_DEADLINE or RESC_E_BUDGET, and nothing was taken; or -EINVAL, -ENOENT.
+ *
+ * Backoff and jitter: "Exponential Backoff And Jitter" (AWS Architecture Blog, 2015); the budget is a token bucket as in
+ * Finagle's RetryBudget. Does not sleep. Cost: as a call, plus a random number.
+ */
+int resc_retry(resc_resource *resource, resc_retry_plan *plan, enum resc_outcome outcome, int64_t *wait_ns);
+
+/*
+ * Does one attempt: called by resc_run, in the calling thread. timeout_ms as in resc_ticket; attempt counts from 1.
+ */
+typedef enum resc_outcome (*resc_attempt_fn)(void *arg, int64_t timeout_ms, unsigned attempt);
+
+/*
+ * A whole request in one call: admission, the attempt, its outcome, and further attempts with backoff inside the deadline
+ * (options->deadline_ns or the policy's total timeout, whichever comes first). Sleeps between attempts.
+ *
+ * Returns 0 when an attempt ended with RESC_OK, RESC_IGNORED or RESC_CANCELLED; else the refusal that ended it: of admission
+ * (RESC_E_OPEN, ...) or of a further attempt (RESC_E_ATTEMPTS, ...); or -errno. *last (may be NULL) gets the last outcome,
+ * or -1 when no attempt was made.
+ */
+int resc_run(resc_resource *resource, resc_attempt_fn attempt, void *arg, const resc_options *options, int *last);
+
+/* ---------------------------------------------------------------- deadlines */
+
+/* Now, on the clock of all deadlines. */
+int64_t resc_now_ns(void);
+/* A deadline this many milliseconds from now. Negative counts as 0; too large saturates to RESC_NO_DEADLINE. */
+int64_t resc_deadline_after_ms(int64_t ms);
+/* A child's deadline: this many milliseconds from now, but never past the parent's. */
+int64_t resc_deadline_within_ms(int64_t parent_ns, int64_t ms);
+/* Milliseconds left, rounded up so that a live deadline is never 0; 0 when past; -1 when there is none. */
+int64_t resc_deadline_left_ms(int64_t deadline_ns);
+/* Reads a header value: a decimal number of milliseconds from now ("250"), or "infinite". 0, or -EINVAL. */
+int resc_deadline_parse(const char *text, int64_t *deadline_ns);
+/* Writes what is left as a header value, NUL-terminated. The length, or -ENOSPC when it does not fit. */
+int resc_deadline_format(int64_t deadline_ns, char *text, size_t size);
+
+/* ---------------------------------------------------------------- what else is counted, and what can be asked */
+
+/*
+ * Counts a fallback: the caller answered without the dependency. A fallback hides an outage, so it should be seen.
+ * kind: "stale", "cache", "default", "empty", "alternative", or anything else (counted as "other"). 0, -EINVAL, -ENOENT.
+ */
+int resc_fallback(resc_resource *resource, const char *kind);
+
+enum resc_breaker_state { RESC_CLOSED = 0, RESC_BREAKER_OPEN = 1, RESC_HALF_OPEN = 2 };
+
+/* A resource as it is now. Reading moves nothing. */
+struct resc_state {
+	enum resc_breaker_state breaker;
+	bool probe_due;          /* open, and the cooldown is over: the next call will be a probe */
+	uint16_t generation;     /* grows by one with each transition of the breaker */
+	uint32_t probes_out;
+	uint32_t in_flight;      /* calls that are inside now, on the whole host */
+	uint32_t limit;          /* of the bulkhead; 0: none */
+	int64_t due_ms;          /* open: milliseconds until a probe is due (0: now). Otherwise -1 */
+	bool forced;             /* an override is in force */
+	double retry_tokens;     /* -1: no budget */
+};
+
+/* 0, -EINVAL, -ENOENT. Cost: a pass over the permits. */
+int resc_state(resc_resource *resource, struct resc_state *out);
+
+/* The policy's time limits, for a caller that sets its own: milliseconds, -1 where there is none. */
+struct resc_timeouts {
+	int64_t attempt_ms; /* one attempt: also in each ticket, there cut to the deadline */
+	int64_t connect_ms; /* connecting, a part of an attempt */
+	int64_t total_ms;   /* a request with all its attempts: resc_run keeps it by itself */
+};
+
+/* 0, -EINVAL, -ENOENT. Cost: a few nanoseconds. */
+int resc_timeouts(resc_resource *resource, struct resc_timeouts *out);
+
+/* The host's counters of a resource, summed over all workers. The fields are the names of RESC_COUNTERS and the like. */
+struct resc_counters {
+	uint64_t enters; /* = admitted + all refused_* */
+	uint64_t admitted;
+	uint64_t ended_ok;
+	uint64_t ended_fail;
+	uint64_t ended_timeout;
+	uint64_t ended_ignored;
+	uint64_t ended_cancelled;
+	uint64_t slow;
+	uint64_t stale;
+	uint64_t probes;
+	uint64_t probes_reclaimed;
+	uint64_t permits_reclaimed;
+	uint64_t untracked;
+	uint64_t opened;
+	uint64_t half_opened;
+	uint64_t closed;
+	uint64_t retries;
+	uint64_t retry_attempts;
+	uint64_t retry_budget;
+	uint64_t retry_deadline;
+	uint64_t retry_not_retryable;
+	uint64_t retry_upstream;
+	uint64_t refused_open;
+	uint64_t refused_half_open;
+	uint64_t refused_forced_open;
+	uint64_t refused_full;
+	uint64_t refused_deadline;
+	uint64_t fallback_stale;
+	uint64_t fallback_cache;
+	uint64_t fallback_default;
+	uint64_t fallback_empty;
+	uint64_t fallback_alternative;
+	uint64_t fallback_other;
+};
+
+/* 0, -EINVAL, -ENOENT. Cost: a few microseconds. */
+int resc_counters(resc_resource *resource, struct resc_counters *out);
+
+/* One sentence for any value that a function here returns. Static; never NULL. Safe everywhere, signal handlers included. */
+const char *resc_text(int result);
+/* The short name of an answer as the snapshot and the metrics spell it: "open", "full", ... ; "ok" for 0, "error" for < 0. */
+const char *resc_answer_name(int result);
+/* The version of the library that runs: "0.1.0". */
+const char *resc_version(void);
+
+/*
+ * Fixes the sequence of random numbers (jitter) of the calling thread, for tests. By default each thread of each process
+ * has its own, seeded by the kernel; a forked child gets a new one.
+ */
+void resc_seed(uint64_t seed);
+
+#pragma GCC visibility pop
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,370 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The map of the house: what lies where in the shared segment, who writes it, and what a death leaves behind.
+ *
+ *	offset 0   header      1 page    written once, before the segment has a name; read-only for everybody afterwards
+ *	           daemon      1 page    written by rescd; read-only in workers: superseded, heartbeat, reload result
+ *	           policies              written by rescd; read-only in workers: a name and two policy copies a resource
+ *	           live        1 page    next life, event cursor (and the test clock)
+ *	           workers               a slot a worker
+ *	           states                what admission changes, a record a resource
+ *	           events                a ring
+ *
+ * Each region starts on a page. Nothing in the segment is a pointer. Words that different processes write stand on lines of
+ * their own (128 bytes: two cache lines, because the prefetcher fetches pairs). Every word that can change after creation is
+ * atomic and naturally aligned. Sizes that differ between segments (how many resources, workers, permit cells, ...) are in
+ * the header; a reader copies them into its own memory (struct map), checks them there, and believes nothing later.
+ *
+ * The file is /dev/shm/resc.NAME. It gets that name, by link(2) or rename(2), when it is complete: nobody ever sees half of one.
+ *
+ * Byte-range locks (open file description locks) on the file, beyond its end:
+ *	LOCK_DAEMON        held by the rescd that owns the segment
+ *	LOCK_LIFE + life   held by the worker of that life: its liveness token. The kernel drops it when the process dies.
+ */
+#ifndef RESC_SEGMENT_H
+#define RESC_SEGMENT_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "counters.h"
+#include "resc.h"
+
+#define SEGMENT_MAGIC 0x31676573637365ffull /* bytes ff "escseg1": not text */
+#define SEGMENT_MAJOR 1
+#define SEGMENT_MINOR 0
+#define SEGMENT_PAGE 4096u
+#define SEGMENT_LINE 128u
+#define SEGMENT_NAME_SIZE 64u /* RESC_NAME_MAX and the NUL */
+#define SEGMENT_DIR "/dev/shm/"
+#define SEGMENT_PREFIX "resc."
+
+#define LOCK_DAEMON (INT64_C(1) << 40)
+#define LOCK_LIFE (INT64_C(1) << 41)
+
+typedef _Atomic uint64_t word; /* a shared word */
+
+/* ---- limits of the dimensions ---- */
+#define RESOURCES_LIMIT 16384u
+#define WORKERS_LIMIT 16384u
+#define PERMITS_LIMIT 32768u
+#define SHARDS_LIMIT 64u
+#define EVENTS_LIMIT 65536u
+
+/* ---- header: page 0 ---- */
+
+struct segment_dims {
+	uint32_t resources; /* records in policies and in states */
+	uint32_t workers;   /* slots; a power of two */
+	uint32_t permits;   /* permit cells a resource; a power of two, at least 64 */
+	uint32_t shards;    /* counter shards a resource; a power of two, at least 4; the last quarter is everybody's */
+	uint32_t events;    /* places in the ring; a power of two */
+	uint32_t reserved[3];
+};
+
+struct segment_header {
+	uint64_t magic;
+	uint16_t major;
+	uint16_t minor;
+	uint32_t header_size;
+	uint64_t layout;          /* hash of the layout table: segment_layout_hash() */
+	uint64_t total_size;      /* of the file */
+	uint64_t generation;      /* random, not 0: which segment this is */
+	uint64_t predecessor;     /* generation of the segment that this one supersedes, or 0 */
+	uint64_t created_ns;      /* CLOCK_MONOTONIC at creation; the zero of all times in the segment */
+	uint64_t created_real_ns; /* wall clock at creation, for printing only */
+	uint64_t time_namespace;  /* inode of /proc/self/ns/time */
+	uint8_t boot_id[16];
+	char instance[SEGMENT_NAME_SIZE];
+	struct segment_dims dims;
+	uint64_t daemon_offset;
+	uint64_t policies_offset;
+	uint64_t live_offset;
+	uint64_t workers_offset;
+	uint64_t states_offset;
+	uint64_t events_offset;
+	uint64_t test_clock; /* 1: made by a build with the test clock */
+	uint64_t checksum;   /* FNV-1a 64 of the whole page with this field 0 */
+	word ready;          /* SEGMENT_MAGIC when complete; stored last (release) */
+};
+
+/* ---- daemon: written by rescd only ---- */
+
+#define RELOAD_TEXT_SIZE 1024u
+
+struct segment_daemon {
+	/* Read on each call by every worker; written once in the life of a segment. */
+	_Alignas(SEGMENT_LINE) word superseded; /* generation of the successor, or 0 */
+
+	_Alignas(SEGMENT_LINE) word heartbeat_ms; /* segment time of the last turn of rescd's loop */
+	word pid;
+	word start_ticks; /* field 22 of /proc/PID/stat */
+	word pid_namespace;
+	word started_ms;
+	word resources; /* records in use: indices below this may be configured */
+
+	_Alignas(SEGMENT_LINE) word reloads;      /* successful ones, the first load included */
+	word reloads_failed;                      /* since the segment was made */
+	word reload_failed;                       /* 1: the last one failed, and reload_text says why */
+	word reload_ms;                           /* when the last one was tried */
+	word reload_sequence;                     /* odd while reload_text is written; readers copy and look again */
+	_Atomic char control[108];                /* path of the control socket, or "" */
+	_Atomic char reload_text[RELOAD_TEXT_SIZE];
+};
+
+/* ---- policies: written by rescd only ---- */
+
+/* struct policy flags */
+#define POLICY_CONFIGURED 1u /* the configuration has this resource */
+#define POLICY_LATENCY 2u    /* measure: two reads of the fine clock a call */
+#define POLICY_BREAKER 4u
+#define POLICY_BUDGET 8u
+#define POLICY_BULKHEAD 16u
+#define POLICY_RETRY 32u
+
+enum backoff { BACKOFF_NONE, BACKOFF_FIXED, BACKOFF_EXPONENTIAL };
+enum jitter { JITTER_NONE, JITTER_FULL, JITTER_EQUAL, JITTER_DECORRELATED, JITTER_PROPORTIONAL };
+
+/* Rates are parts per million; tokens are millionths of a token. 0 in a limit means: not used. All fields are 64 bits, so that a
+ * copy is a plain run of atomic words. policy_clamp() makes any bytes safe to use. */
+struct policy {
+	uint64_t flags;
+	/* breaker */
+	uint64_t consecutive;      /* failures in a row; 0: off */
+	uint64_t failure_rate_ppm; /* 1..1000000; 0: off */
+	uint64_t slow_rate_ppm;    /* 1..1000000; 0: off */
+	uint64_t slow_call_ns;     /* slow is strictly longer */
+	uint64_t window_ms;        /* 100..86400000 */
+	uint64_t min_calls;
+	uint64_t cooldown_ms; /* at least 1 */
+	uint64_t cooldown_factor_ppm; /* 1000000 = does not grow */
+	uint64_t cooldown_max_ms;
+	uint64_t jitter_ppm;
+	uint64_t probes;    /* 1..PROBES_LIMIT, at most this many out at once */
+	uint64_t successes; /* that close it */
+	uint64_t probe_timeout_ms;
+	/* retry */
+	uint64_t attempts; /* the first one included; 1: no retries */
+	uint64_t backoff;
+	uint64_t backoff_jitter;
+	uint64_t base_ns;
+	uint64_t cap_ns;
+	uint64_t budget_ratio;      /* deposited a success */
+	uint64_t budget_capacity;
+	uint64_t budget_per_second; /* the floor */
+	uint64_t budget_epoch;      /* low 8 bits; moves when the capacity changes */
+	uint64_t budget_previous;   /* the capacity of the epoch before */
+	/* bulkhead */
+	uint64_t limit; /* 1..dims.permits; only with POLICY_BULKHEAD */
+	/* timeout */
+	uint64_t timeout_attempt_ms; /* 0: none */
+	uint64_t timeout_connect_ms;
+	uint64_t timeout_total_ms;
+	uint64_t reserved[36];
+};
+
+struct policy_record {
+	_Alignas(SEGMENT_LINE) word sequence; /* copy (sequence & 1) is valid */
+	word name_hash;                       /* FNV-1a 64 of the name; 0: no resource here. Stored after the name (release) */
+	_Atomic char name[SEGMENT_NAME_SIZE];
+	word copies[2][sizeof(struct policy) / 8];
+};
+
+/* ---- live ---- */
+
+struct segment_live {
+	_Alignas(SEGMENT_LINE) word next_life; /* fetch_add by whoever registers; lives start at 1 and fit in 32 bits */
+	_Alignas(SEGMENT_LINE) word next_event;
+	_Alignas(SEGMENT_LINE) word sweep_ms; /* when somebody last looked for the dead */
+	word lives_reaped;                    /* workers that died without leaving, since the segment was made */
+	_Alignas(SEGMENT_LINE) word clock_ns; /* test clock; unused in release builds */
+	word failpoint;                       /* test build: not used by releases */
+};
+
+/* ---- worker slots ---- */
+
+struct worker_slot {
+	/* 0 FREE, or the life (32 bits). Register: CAS 0 -> life, after its byte is locked. Leave: CAS life -> 0, then unlock. Reap: any
+	 * number of processes, after every cell of that life: CAS life -> 0. */
+	_Alignas(SEGMENT_LINE) word life;
+	/* For people and pidfds; written by the owner right after the CAS. Valid while identity == life. */
+	word identity;
+	word pid;
+	word start_ticks;
+	word pid_namespace;
+	word registered_ms;
+	_Atomic char name[16]; /* /proc/self/comm */
+};
+
+/* ---- resource states ---- */
+
+#define PROBES_LIMIT 64u
+#define WINDOW_BUCKETS 10u /* that make up a window */
+#define WINDOW_RING 16u    /* places; more than WINDOW_BUCKETS so that a slow clock never hits a live bucket */
+#define LATENCY_BUCKETS 208u
+#define OVERRIDE_TEXT 128u
+
+/* What a word of a resource is, where a segment can be superseded. The breaker keeps this in its state bits: see words.h. */
+enum word_kind { WORD_EMPTY = 0, WORD_PREPARED = 1, WORD_LIVE = 2, WORD_MOVED = 3 };
+
+/* How a call is counted in a window: exactly one category a call. */
+enum window_category { WINDOW_OK, WINDOW_OK_SLOW, WINDOW_FAIL, WINDOW_FAIL_SLOW, WINDOW_CATEGORIES };
+
+/* Indices into shard.counters: the tables of counters.h in one row. */
+enum counter {
+#define X(name, text) COUNTER_##name,
+	RESC_COUNTERS(X)
+#undef X
+#define X(NAME, name, text) COUNTER_refused_##name,
+	RESC_REFUSALS(X)
+#undef X
+#define X(name, text) COUNTER_fallback_##name,
+	RESC_FALLBACKS(X)
+#undef X
+	COUNTERS
+};
+
+/*
+ * A share of a resource's windows, counters and latencies. owner: 0 nobody; a life: that worker's alone, and only its claiming
+ * thread adds to it, with plain loads and stores; SHARD_COMMON: everybody's, with atomic adds. A reader sums all shards.
+ * A death leaves an owner; the reaper sets it to 0, and the next worker goes on counting where the dead one stopped.
+ */
+#define SHARD_COMMON UINT64_MAX
+struct shard {
+	_Alignas(SEGMENT_LINE) word owner;
+	word window[WINDOW_RING][WINDOW_CATEGORIES]; /* {tick:28, generation:12, count:24} */
+	word counters[COUNTERS];
+	word latency_sum_us;
+	word latency[LATENCY_BUCKETS];
+};
+
+struct override_text {
+	word serial; /* the override whose text this is, or OVERRIDE_WRITING */
+	word uid;
+	word at_ms;
+	_Atomic char text[OVERRIDE_TEXT];
+};
+
+struct state {
+	/* Read by every call, written by transitions. */
+	_Alignas(SEGMENT_LINE) word breaker;
+	word override;    /* {kind:2, mode:2, serial:20, until_ms:40}: see words.h, as for all of these */
+	word limit;       /* {target:16, effective:16, debt:16, version:16} changed only by CAS of the whole word */
+	word bad_tick;    /* {generation:16, tick:48}: the last bucket with a failed or slow call; successes look for a verdict only then */
+	word transition;  /* {generation:16, reason:8, ms:40}: the last transition, by who won it, after the CAS */
+
+	/* Written by failures and probes. */
+	_Alignas(SEGMENT_LINE) word streak; /* {generation:16, kind:2, 0:14, failures:32} */
+	word tally;                         /* {generation:16, ok:16, fail:16, slow:16} of the trial of that generation */
+	word event_generation;              /* generation of the last transition that is in the ring */
+	word swept_ms;                      /* real coarse clock when somebody last looked for the dead among the holders */
+	word wait;                          /* {generation, waiters?}: for waiting on a permit; not used by this version */
+
+	/* Written by deposits and withdrawals. */
+	_Alignas(SEGMENT_LINE) word tokens; /* {kind:2, epoch:8, tokens:54} in millionths */
+	word refilled_ms;                   /* {rest:24, ms:40}: until when the floor has been paid in; see budget.c */
+	word reserved[14];
+
+	_Alignas(SEGMENT_LINE) struct override_text override_text[2]; /* by serial & 1 */
+
+	/* {life:32, generation:8, granted_ms:24}, or 0 */
+	_Alignas(SEGMENT_LINE) word probes[PROBES_LIMIT];
+
+	/* Carried over from a superseded segment: only grows; summed with the shards. Written by rescd. */
+	_Alignas(SEGMENT_LINE) struct shard carried;
+
+	/* then, by dims: word permits[dims.permits] ({life:32, call:32}, or 0), struct shard shards[dims.shards] */
+};
+
+/* ---- event ring ---- */
+
+#define EVENT_TEXT 128u
+#define EVENT_BUSY (UINT64_C(1) << 63)
+
+struct event_record {
+	/* 0 never used; EVENT_BUSY | life: being written by that life (0: by rescd or resctl); else number + 1 */
+	_Alignas(SEGMENT_LINE) word stamp;
+	word ms;
+	word kind;       /* enum event_kind | from << 8 | to << 16 | reason << 24 | generation << 32 */
+	word pid;        /* pid | uid << 32 */
+	word value[2];   /* what decided it: see event.h */
+	_Atomic char resource[SEGMENT_NAME_SIZE];
+	_Atomic char text[EVENT_TEXT];
+};
+
+/* ---- layout checks ---- */
+
+_Static_assert(sizeof(struct segment_header) <= SEGMENT_PAGE, "header fits its page");
+_Static_assert(sizeof(struct segment_daemon) <= SEGMENT_PAGE, "daemon fits its page");
+_Static_assert(sizeof(struct segment_live) <= SEGMENT_PAGE, "live fits its page");
+_Static_assert(sizeof(struct policy) == 512, "policy");
+_Static_assert(sizeof(struct worker_slot) == 128, "worker slot");
+_Static_assert(sizeof(struct event_record) == 256, "event");
+_Static_assert(sizeof(word) == 8 && ATOMIC_LLONG_LOCK_FREE == 2, "lock-free 64-bit words");
+
+/* The table that defines the layout: from it the hash in the header. A change here is a new layout. */
+#define SEGMENT_LAYOUT(X)                                                                                              \
+	X(segment_header, magic)                                                                                       \
+	X(segment_header, layout)                                                                                      \
+	X(segment_header, total_size)                                                                                  \
+	X(segment_header, dims)                                                                                        \
+	X(segment_header, daemon_offset)                                                                               \
+	X(segment_header, checksum)                                                                                    \
+	X(segment_header, ready)                                                                                       \
+	X(segment_daemon, superseded)                                                                                  \
+	X(segment_daemon, heartbeat_ms)                                                                                \
+	X(segment_daemon, pid)                                                                                         \
+	X(segment_daemon, resources)                                                                                   \
+	X(segment_daemon, reloads)                                                                                     \
+	X(segment_daemon, control)                                                                                     \
+	X(segment_daemon, reload_text)                                                                                 \
+	X(policy, flags)                                                                                               \
+	X(policy, consecutive)                                                                                         \
+	X(policy, attempts)                                                                                            \
+	X(policy, budget_ratio)                                                                                        \
+	X(policy, limit)                                                                                               \
+	X(policy, timeout_total_ms)                                                                                    \
+	X(policy, reserved)                                                                                            \
+	X(policy_record, sequence)                                                                                     \
+	X(policy_record, name)                                                                                         \
+	X(policy_record, copies)                                                                                       \
+	X(segment_live, next_life)                                                                                     \
+	X(segment_live, next_event)                                                                                    \
+	X(segment_live, sweep_ms)                                                                                      \
+	X(segment_live, clock_ns)                                                                                      \
+	X(worker_slot, life)                                                                                           \
+	X(worker_slot, identity)                                                                                       \
+	X(worker_slot, name)                                                                                           \
+	X(shard, owner)                                                                                                \
+	X(shard, window)                                                                                               \
+	X(shard, counters)                                                                                             \
+	X(shard, latency)                                                                                              \
+	X(state, breaker)                                                                                              \
+	X(state, override)                                                                                             \
+	X(state, limit)                                                                                                \
+	X(state, streak)                                                                                               \
+	X(state, tally)                                                                                                \
+	X(state, tokens)                                                                                               \
+	X(state, refilled_ms)                                                                                          \
+	X(state, override_text)                                                                                        \
+	X(state, probes)                                                                                               \
+	X(state, carried)                                                                                              \
+	X(event_record, stamp)                                                                                         \
+	X(event_record, kind)                                                                                          \
+	X(event_record, text)
+
+enum event_kind {
+#define X(NAME, name) EVENT_##NAME,
+	RESC_EVENTS(X)
+#undef X
+	EVENT_KINDS
+};
+
+enum reason {
+#define X(NAME, name, text) REASON_##NAME,
+	RESC_REASONS(X)
+#undef X
+	REASONS
+};
+
+#endif

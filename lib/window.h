@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The rolling window: WINDOW_BUCKETS buckets, each as long as a tick. A bucket is tagged with its tick and the breaker's generation, so
+ * that nothing ever has to be cleared: a bucket of another time, or from before a transition, simply does not count.
+ *
+ * A window that ends at tick t is made of the ticks t-9..t. The newest bucket is not over yet, so the window is between nine tenths of
+ * window_ms and all of it (rounded up to whole ticks); it is never longer.
+ */
+#ifndef RESC_WINDOW_H
+#define RESC_WINDOW_H
+
+#include "map.h"
+#include "words.h"
+
+static inline uint64_t window_tick_ms(const struct policy *policy)
+{
+	uint64_t ms = policy->window_ms / WINDOW_BUCKETS + (policy->window_ms % WINDOW_BUCKETS != 0);
+	return ms == 0 ? 1 : ms;
+}
+
+static inline uint64_t window_tick(const struct policy *policy, uint64_t now_ms)
+{
+	return now_ms / window_tick_ms(policy);
+}
+
+/* Adds up all shards and what was carried over. The caller has loaded (acquire) the breaker word of that generation before. */
+void window_sum(const struct map *map, const struct state *state, uint64_t tick, uint16_t generation, uint64_t sums[WINDOW_CATEGORIES]);
+
+#endif

@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Registering, leaving, and reaping the dead: the protocol is in worker.h, its model in tests/model/permits.pml.
+ *
+ * A pid proves nothing (zombies answer, pids are reused, containers have their own), so life is proved by a kernel lock on a byte that is
+ * never used twice. The kernel drops it whatever the death, and it can be asked for from any pid namespace that can open the file.
+ *
+ * Orders: the claim of a slot (CAS, release) comes after the lock of the byte, a system call; the reaper loads the slot (acquire) before it
+ * asks for the lock. So a slot that is seen with a life has had its byte locked, and an unlocked byte means dead. Cells are freed with
+ * release, so that the next holder's acquire sees nothing of the dead one's that comes later; the slot is freed last.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "count.h"
+#include "failpoint.h"
+#include "policy.h"
+#include "words.h"
+#include "worker.h"
+
+#define LIFE_TRIES 16
+
+uint64_t process_namespace(const char *name)
+{
+	char path[64];
+	struct stat st;
+
+	snprintf(path, sizeof path, "/proc/self/ns/%s", name);
+	return stat(path, &st) == 0 ? (uint64_t)st.st_ino : 0;
+}
+
+uint64_t process_start_ticks(pid_t pid)
+{
+	char text[1024];
+	char path[64];
+
+	snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return 0;
+	ssize_t n = read(fd, text, sizeof text - 1);
+	close(fd);
+	if (n <= 0)
+		return 0;
+	text[n] = '\0';
+	/* The name in parentheses may itself have spaces and parentheses: fields are counted after the last one. */
+	char *p = strrchr(text, ')');
+	for (int field = 2; p != NULL && field < 22; field++)
+		p = strchr(p + 1, ' ');
+	return p == NULL ? 0 : strtoull(p + 1, NULL, 10);
+}
+
+static int life_lock(const struct map *map, uint32_t life, short type)
+{
+	struct flock lock = {.l_type = type, .l_whence = SEEK_SET, .l_start = LOCK_LIFE + life, .l_len = 1};
+
+	return fcntl(map->fd, F_OFD_SETLK, &lock) == 0 ? 0 : -errno;
+}
+
+bool life_is_held(const struct map *map, uint32_t life)
+{
+	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = LOCK_LIFE + life, .l_len = 1};
+
+	/* When the kernel cannot say, nobody is declared dead. */
+	return fcntl(map->fd, F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
+}
+
+/* A life whose byte we hold. In a damaged segment a number may come that somebody has: then the next one. */
+static int take_life(const struct map *map, uint32_t *life)
+{
+	for (int i = 0; i < LIFE_TRIES; i++) {
+		/* Relaxed: only the number matters, and each is given once. */
+		uint64_t n = atomic_fetch_add_explicit(&map->live->next_life, 1, memory_order_relaxed);
+		if (n == 0)
+			continue;
+		if (n >= UINT32_MAX)
+			return -EOVERFLOW;
+		FAILPOINT("register.life");
+		int r = map->private_mode ? 0 : life_lock(map, (uint32_t)n, F_WRLCK);
+		if (r == 0) {
+			*life = (uint32_t)n;
+			return 0;
+		}
+		if (r != -EAGAIN && r != -EACCES)
+			return r;
+	}
+	return -EOVERFLOW;
+}
+
+static void write_identity(const struct map *map, struct worker_slot *slot, uint32_t life)
+{
+	char name[16] = "";
+	int fd = open("/proc/self/comm", O_RDONLY | O_CLOEXEC);
+
+	if (fd >= 0) {
+		if (read(fd, name, sizeof name - 1) < 0)
+			name[0] = '\0';
+		close(fd);
+	}
+	name[strcspn(name, "\n")] = '\0';
+	for (size_t i = 0; i < sizeof name; i++)
+		atomic_store_explicit(&slot->name[i], name[i], memory_order_relaxed);
+	atomic_store_explicit(&slot->pid, (uint64_t)getpid(), memory_order_relaxed);
+	atomic_store_explicit(&slot->start_ticks, process_start_ticks(getpid()), memory_order_relaxed);
+	atomic_store_explicit(&slot->pid_namespace, process_namespace("pid"), memory_order_relaxed);
+	atomic_store_explicit(&slot->registered_ms, clock_coarse_ms(map), memory_order_relaxed);
+	/* Release: who sees identity == life sees what belongs to it. */
+	atomic_store_explicit(&slot->identity, life, memory_order_release);
+}
+
+static bool claim_slot(const struct map *map, struct worker *worker)
+{
+	for (uint32_t i = 0; i < map->dims.workers; i++) {
+		word *place = &map->workers[i].life;
+		uint64_t none = 0;
+		if (atomic_load_explicit(place, memory_order_relaxed) == 0 &&
+		    atomic_compare_exchange_strong_explicit(place, &none, worker->life, memory_order_acq_rel, memory_order_relaxed)) {
+			worker->slot = i;
+			return true;
+		}
+	}
+	return false;
+}
+
+/* The table is full: the dead first, then once more, also when it was somebody else who reaped them. */
+static bool claim_slot_of_dead(const struct map *map, struct worker *worker)
+{
+	FAILPOINT("register.full");
+	worker_sweep(map, worker->life);
+	return claim_slot(map, worker);
+}
+
+int worker_register(const struct map *map, struct worker *worker)
+{
+	uint32_t life;
+	int r = take_life(map, &life);
+
+	if (r != 0)
+		return r;
+	worker->life = life;
+	FAILPOINT("register.locked");
+	if (!claim_slot(map, worker) && !claim_slot_of_dead(map, worker)) {
+		if (!map->private_mode)
+			life_lock(map, life, F_UNLCK);
+		worker->life = 0;
+		return -ENOSPC;
+	}
+	FAILPOINT("register.claimed");
+	write_identity(map, &map->workers[worker->slot], life);
+	return 0;
+}
+
+static void free_word(word *place, uint64_t seen)
+{
+	/* That exact value: it may have been freed and taken by another meanwhile. */
+	atomic_compare_exchange_strong_explicit(place, &seen, 0, memory_order_release, memory_order_relaxed);
+}
+
+static void free_permits(const struct map *map, struct state *state, uint32_t life)
+{
+	for (uint32_t i = 0; i < map->dims.permits; i++) {
+		word *place = map_permit(map, state, i);
+		uint64_t seen = atomic_load_explicit(place, memory_order_relaxed);
+		if (seen == 0 || permit_life(seen) != life)
+			continue;
+		if (atomic_compare_exchange_strong_explicit(place, &seen, 0, memory_order_release, memory_order_relaxed))
+			count_common(map, state, COUNTER_permits_reclaimed, 1);
+		FAILPOINT("reap.permit");
+	}
+}
+
+static void free_probes(const struct map *map, struct state *state, uint32_t life)
+{
+	for (uint32_t i = 0; i < PROBES_LIMIT; i++) {
+		uint64_t seen = atomic_load_explicit(&state->probes[i], memory_order_relaxed);
+		if (seen == 0 || probe_life(seen) != life)
+			continue;
+		if (atomic_compare_exchange_strong_explicit(&state->probes[i], &seen, 0, memory_order_release, memory_order_relaxed))
+			count_common(map, state, COUNTER_probes_reclaimed, 1);
+		FAILPOINT("reap.probe");
+	}
+}
+
+static void free_shards(const struct map *map, struct state *state, uint32_t life)
+{
+	for (uint32_t i = 0; i < map->dims.shards; i++) {
+		word *owner = &map_shard(map, state, i)->owner;
+		if (atomic_load_explicit(owner, memory_order_relaxed) == life)
+			free_word(owner, life);
+	}
+}
+
+/* Every cell of every kind that carries this life, in the resources that it used (NULL: in all). */
+static void free_cells(const struct map *map, uint32_t life, const uint64_t *used)
+{
+	char name[SEGMENT_NAME_SIZE];
+
+	for (uint32_t i = 0; i < map->dims.resources; i++) {
+		if ((used != NULL && (used[i / 64] >> i % 64 & 1) == 0) || !policy_name_any(map, i, name))
+			continue;
+		struct state *state = map_state(map, i);
+		free_permits(map, state, life);
+		free_probes(map, state, life);
+		free_shards(map, state, life);
+	}
+	/* Who leaves by itself is not in the middle of an event. */
+	if (used != NULL)
+		return;
+	for (uint32_t i = 0; i < map->dims.events; i++) {
+		word *stamp = &map->events[i].stamp;
+		if (atomic_load_explicit(stamp, memory_order_relaxed) == (EVENT_BUSY | life))
+			free_word(stamp, EVENT_BUSY | life);
+	}
+}
+
+void worker_unregister_from(const struct map *map, struct worker *worker, const uint64_t *used)
+{
+	uint64_t life = worker->life;
+
+	if (life == 0)
+		return;
+	free_cells(map, worker->life, used);
+	if (worker->slot < map->dims.workers)
+		free_word(&map->workers[worker->slot].life, life);
+	FAILPOINT("unregister.freed");
+	if (!map->private_mode)
+		life_lock(map, worker->life, F_UNLCK);
+	worker->life = 0;
+}
+
+bool worker_reap(const struct map *map, uint32_t slot, uint32_t life, bool certain, uint32_t own_life)
+{
+	if (slot >= map->dims.workers || life == 0 || life == own_life)
+		return false;
+	if (atomic_load_explicit(&map->workers[slot].life, memory_order_acquire) != life)
+		return true;
+	if (!certain && life_is_held(map, life))
+		return false;
+	FAILPOINT("reap.dead");
+	free_cells(map, life, NULL);
+	FAILPOINT("reap.cells");
+	uint64_t seen = life;
+	if (atomic_compare_exchange_strong_explicit(&map->workers[slot].life, &seen, 0, memory_order_release, memory_order_relaxed))
+		atomic_fetch_add_explicit(&map->live->lives_reaped, 1, memory_order_relaxed);
+	return true;
+}
+
+unsigned worker_sweep(const struct map *map, uint32_t own_life)
+{
+	unsigned reaped = 0;
+
+	if (map->private_mode)
+		return 0;
+	for (uint32_t i = 0; i < map->dims.workers; i++) {
+		uint64_t life = atomic_load_explicit(&map->workers[i].life, memory_order_acquire);
+		if (life > UINT32_MAX) {
+			free_word(&map->workers[i].life, life); /* no life looks like this: damage */
+			continue;
+		}
+		if (life != 0 && worker_reap(map, i, (uint32_t)life, false, own_life))
+			reaped++;
+	}
+	return reaped;
+}
+
+bool worker_sweep_maybe(const struct map *map, struct state *state, uint64_t now_ms, uint32_t own_life)
+{
+	uint64_t last = atomic_load_explicit(&state->swept_ms, memory_order_relaxed);
+
+	/* A time in the future is damage, and counts as long ago. */
+	if (map->private_mode || (last <= now_ms && now_ms - last < SWEEP_INTERVAL_MS))
+		return false;
+	if (!atomic_compare_exchange_strong_explicit(&state->swept_ms, &last, now_ms, memory_order_relaxed, memory_order_relaxed))
+		return false;
+	return worker_sweep(map, own_life) > 0;
+}

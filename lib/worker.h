@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Lives, liveness tokens, and the dead.
+ *
+ * Register: life = fetch_add(next_life) -> lock its byte -> CAS a slot 0 -> life. Leave: CAS slot life -> 0 -> unlock.
+ * Reap (anybody, any number at once): w = load slot -> is the byte of w unlocked? -> CAS every cell of every kind of w to 0 ->
+ * bump the wait words -> CAS slot w -> 0, last. A death in the middle of a reap leaves the slot, and the next one does it all again.
+ * Not to be reordered: lock before claim, load before test, slot last, CAS and never store (the models show what breaks).
+ */
+#ifndef RESC_WORKER_H
+#define RESC_WORKER_H
+
+#include "map.h"
+
+struct worker {
+	uint32_t life; /* 0: not registered */
+	uint32_t slot;
+};
+
+/* 0; -ENOSPC all slots taken by the living (the dead are reaped first); -EOVERFLOW lives used up; -errno of the lock. */
+int worker_register(const struct map *map, struct worker *worker);
+/* Gives back every cell, then the slot, then the token. used: a bit a resource that this life may have cells in; NULL: all. */
+void worker_unregister_from(const struct map *map, struct worker *worker, const uint64_t *used);
+static inline void worker_unregister(const struct map *map, struct worker *worker)
+{
+	worker_unregister_from(map, worker, NULL);
+}
+
+/* Is the token of that life held by another open file description? The caller's own life must not be asked. */
+bool life_is_held(const struct map *map, uint32_t life);
+
+/*
+ * Reaps the life in a slot if it is dead. certain: the caller knows that it is (its pidfd said so): the token is not asked, because
+ * a child that the dead one forked may still hold it. True if that life is gone from the slot now.
+ */
+bool worker_reap(const struct map *map, uint32_t slot, uint32_t life, bool certain, uint32_t own_life);
+/* Looks at all slots. Returns how many were reaped. */
+unsigned worker_sweep(const struct map *map, uint32_t own_life);
+/* The same from a call that met a full bulkhead or an outstanding probe: at most once in SWEEP_INTERVAL_MS over all workers, by the real
+ * coarse clock (also in the test build: deaths are real). True if somebody was reaped. */
+#define SWEEP_INTERVAL_MS 50u
+bool worker_sweep_maybe(const struct map *map, struct state *state, uint64_t now_ms, uint32_t own_life);
+
+/* Field 22 of /proc/PID/stat, found after the last ')'. 0 when it cannot be read. */
+uint64_t process_start_ticks(pid_t pid);
+/* The inode of /proc/self/ns/NAME, or 0. */
+uint64_t process_namespace(const char *name);
+
+#endif

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Why this exists: a reload must change what the operator changed, and nothing else. States, windows, tokens and permits stay where they
+ * are; a policy that is the same is not even written, so that no worker has to look at it again.
+ *
+ * The rule for records: a record belongs to one name for the life of a segment. A resource that is removed from the configuration is
+ * retired: lookups do not find it, calls get -ENOENT, and those that are inside give back their permits as always. If its name comes
+ * back, it gets its record back, breaker closed and budget full, and whoever is still inside still counts. A record of another name is
+ * never reused, because a worker that is slow to notice would count into it. When free records run out, the table is replaced by a
+ * successor, which leaves out the retired ones that are empty.
+ *
+ * What can fail is done first: the successor. After that only memory is written, so a reload is applied as a whole or refused as a whole.
+ */
+#include "apply.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "budget.h"
+#include "clock.h"
+#include "error.h"
+#include "log.h"
+#include "permit.h"
+#include "policy.h"
+#include "states.h"
+
+static uint32_t largest_limit(const struct config *config)
+{
+	uint64_t largest = 0;
+
+	for (size_t i = 0; i < config->count; i++) {
+		const struct policy *policy = &config->resources[i].policy;
+
+		if ((policy->flags & POLICY_BULKHEAD) != 0 && policy->limit > largest)
+			largest = policy->limit;
+	}
+	return largest > PERMITS_LIMIT ? PERMITS_LIMIT : (uint32_t)largest;
+}
+
+struct segment_dims apply_dims(const struct config *config)
+{
+	struct segment_dims dims;
+
+	map_dims(&dims, (uint32_t)config->count, config->workers, largest_limit(config));
+	return dims;
+}
+
+static struct policy wanted(const struct config *config, size_t i, const struct map *map)
+{
+	struct policy policy = config->resources[i].policy;
+
+	policy.flags |= POLICY_CONFIGURED;
+	policy_clamp(&policy, &map->dims);
+	return policy;
+}
+
+int apply_fresh(const struct map *map, const void *arg, struct resc_error *err)
+{
+	const struct config *config = arg;
+
+	for (size_t i = 0; i < config->count; i++) {
+		struct policy policy = wanted(config, i, map);
+
+		if (policy_publish(map, config->resources[i].name, &policy) < 0)
+			return error_set(err, -ENOSPC, "%zu resources are more than a segment can hold (%u)", config->count,
+			                 RESOURCES_LIMIT);
+		states_forget_now_and_then(map, (uint32_t)i);
+	}
+	return 0;
+}
+
+/* ---- growing ---- */
+
+/* Records that are taken: in use, or retired. And the names of the configuration that have none. */
+static void count_records(const struct map *map, const struct config *config, uint32_t *taken, uint32_t *missing)
+{
+	char name[SEGMENT_NAME_SIZE];
+	uint32_t known = 0;
+
+	*taken = 0;
+	for (uint32_t i = 0; i < map->dims.resources; i++) {
+		if (!policy_name_any(map, i, name))
+			continue;
+		*taken += 1;
+		known += config_find(config, name) != NULL;
+	}
+	*missing = (uint32_t)config->count - known;
+}
+
+static uint32_t larger(uint32_t a, uint32_t b)
+{
+	return a > b ? a : b;
+}
+
+/* Records that a successor takes over: see instance_replace. It keeps the indices, so it is never smaller. */
+static uint32_t records_kept(const struct map *map)
+{
+	char name[SEGMENT_NAME_SIZE];
+	uint32_t kept = 0;
+
+	for (uint32_t i = 0; i < map->dims.resources; i++)
+		kept += policy_name(map, i, name) || (policy_name_any(map, i, name) && permit_occupied(map, map_state(map, i)) != 0);
+	return kept;
+}
+
+/* 0, and *replaced says whether it had to be. */
+static int make_room(struct instance *instance, const struct config *config, bool *replaced, struct resc_error *err)
+{
+	const struct segment_dims *now = &instance->map.dims;
+	struct segment_dims dims;
+	uint32_t taken, missing;
+
+	count_records(&instance->map, config, &taken, &missing);
+	*replaced = missing > now->resources - taken || largest_limit(config) > now->permits || config->workers > now->workers;
+	if (!*replaced)
+		return 0;
+	map_dims(&dims, larger(now->resources, records_kept(&instance->map) + missing), larger(now->workers, config->workers),
+	         larger(now->permits, largest_limit(config)));
+	dims.resources = larger(dims.resources, now->resources);
+	dims.shards = larger(dims.shards, now->shards);
+	return instance_replace(instance, &dims, err);
+}
+
+/* ---- writing ---- */
+
+static bool same_policy(const struct policy *a, const struct policy *b)
+{
+	struct policy x = *a, y = *b;
+
+	/* The segment's own memory of an earlier capacity is no setting. */
+	x.budget_epoch = y.budget_epoch = 0;
+	x.budget_previous = y.budget_previous = 0;
+	return memcmp(&x, &y, sizeof(x)) == 0;
+}
+
+static void add_name(json_t *report, const char *key, const char *name)
+{
+	json_array_append_new(json_object_get(report, key), json_string(name));
+}
+
+static void write_resource(const struct map *map, const char *name, const struct policy *policy, json_t *report)
+{
+	int index = policy_find(map, name);
+	struct policy current;
+	uint64_t sequence;
+
+	if (index < 0) {
+		/* There is room: make_room has counted. */
+		if (policy_publish(map, name, policy) >= 0)
+			add_name(report, "added", name);
+		return;
+	}
+	if (policy_read(map, (uint32_t)index, &current, &sequence) == 0) {
+		if (same_policy(&current, policy))
+			return;
+		/* What flowed in until now did so at the old rate. */
+		if ((current.flags & POLICY_BUDGET) != 0)
+			budget_settle(map, map_state(map, (uint32_t)index), &current, clock_coarse_ms(map));
+	}
+	policy_write(map, (uint32_t)index, policy);
+	policy_apply(map, (uint32_t)index, policy);
+	add_name(report, "changed", name);
+}
+
+static void retire_removed(const struct map *map, const struct config *config, json_t *report)
+{
+	char name[SEGMENT_NAME_SIZE];
+
+	for (uint32_t i = 0; i < states_in_use(map); i++) {
+		if (!policy_name(map, i, name) || config_find(config, name))
+			continue;
+		policy_retire(map, i);
+		add_name(report, "removed", name);
+	}
+}
+
+int apply_config(struct instance *instance, const struct config *config, json_t *report, struct resc_error *err)
+{
+	bool replaced;
+	int r = make_room(instance, config, &replaced, err);
+
+	if (r < 0)
+		return r;
+	json_object_set_new(report, "changed", json_array());
+	json_object_set_new(report, "added", json_array());
+	json_object_set_new(report, "removed", json_array());
+	json_object_set_new(report, "replaced", json_boolean(replaced));
+	for (size_t i = 0; i < config->count; i++) {
+		struct policy policy = wanted(config, i, &instance->map);
+
+		write_resource(&instance->map, config->resources[i].name, &policy, report);
+	}
+	retire_removed(&instance->map, config, report);
+	states_forget(&instance->map);
+	return 0;
+}

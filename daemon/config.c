@@ -1,0 +1,493 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Why this exists: a limit with a typing error in its name is a limit that is not there, and nobody notices before the night when it is
+ * needed. So the file is strict: whatever is not understood completely is an error, with path, line and column, and all errors are told at
+ * once. Either all of it is used or nothing.
+ *
+ * How: config_file.c reads it, and refuses what is no text. jansson parses it and checks the syntax; config_place.c says where each key
+ * stands. Then the keys are walked in the order of the file against the table of config_key.c. A resource starts as a copy of the defaults
+ * (config_draft.c), its own keys go over it one by one, and the whole is looked at for contradictions (config_sense.c). A contradiction is
+ * blamed on the key nearest to the resource, so one between two keys of the defaults is told once and not for each resource.
+ *
+ * jansson keeps the last of doubled keys, so this walk reads the last one too. All the others are errors.
+ */
+#include "config.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <grp.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config_draft.h"
+#include "config_file.h"
+#include "config_sense.h"
+#include "error.h"
+#include "map.h"
+
+#define SUCCESSOR_DIGITS 16 /* of the generation in the name of a successor: see map_path() */
+
+/* What to do about a group that the host does not have. */
+enum group_is { GROUP_NOT_LOOKED_UP, GROUP_WANTED, GROUP_NEEDED };
+
+struct parser {
+	struct reader reader;
+	struct config *config;
+	struct draft defaults;
+	enum group_is group;
+	bool has_resources;
+};
+
+/* ---- keys of the file ---- */
+
+static int check_instance(const char *text, struct resc_error *err)
+{
+	const char *dot = strrchr(text, '.');
+	int r = name_check(text, err);
+
+	if (r == 0 && dot && strlen(dot + 1) == SUCCESSOR_DIGITS && strspn(dot + 1, "0123456789abcdef") == SUCCESSOR_DIGITS)
+		return error_set(err, -EINVAL, "the name ends like that of a successor's file, with a dot and 16 hexadecimal digits");
+	return r;
+}
+
+static int check_group(const char *text, struct resc_error *err)
+{
+	if (strlen(text) >= CONFIG_GROUP_SIZE)
+		return error_set(err, -EINVAL, "the name is longer than %d bytes", CONFIG_GROUP_SIZE - 1);
+	return text[strcspn(text, ":/, \t\n")] ? error_set(err, -EINVAL, "this cannot be the name of a group") : 0;
+}
+
+static int check_control(const char *text, struct resc_error *err)
+{
+	size_t length = strlen(text);
+
+	if (length == 0)
+		return 0;
+	if (text[0] != '/' || text[length - 1] == '/')
+		return error_set(err, -EINVAL, "an absolute path is needed, such as \"/run/resc/control\"");
+	if (length >= CONFIG_CONTROL_SIZE)
+		return error_set(err, -EINVAL, "the path has %zu bytes, and a socket's path at most %d", length, CONFIG_CONTROL_SIZE - 1);
+	return 0;
+}
+
+static bool is_port(const char *text)
+{
+	size_t digits = strspn(text, "0123456789");
+
+	return digits > 0 && digits <= 5 && text[digits] == '\0' && strtoul(text, NULL, 10) <= 65535;
+}
+
+/* A name is only looked at, not looked up: a file is good or bad by itself. */
+static bool is_host(const char *host)
+{
+	static const char name[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-";
+	struct in6_addr address;
+	size_t length = strlen(host);
+
+	if (host[0] == '[') {
+		char inner[CONFIG_METRICS_SIZE];
+
+		snprintf(inner, sizeof(inner), "%.*s", (int)length - 2, host + 1);
+		return length > 2 && host[length - 1] == ']' && inet_pton(AF_INET6, inner, &address) == 1;
+	}
+	if (host[strspn(host, "0123456789.")] == '\0')
+		return inet_pton(AF_INET, host, &address) == 1;
+	return host[strspn(host, name)] == '\0';
+}
+
+static int check_metrics(const char *text, struct resc_error *err)
+{
+	char host[CONFIG_METRICS_SIZE];
+	const char *colon = strrchr(text, ':');
+
+	if (text[0] == '\0')
+		return 0;
+	if (strlen(text) >= CONFIG_METRICS_SIZE)
+		return error_set(err, -EINVAL, "it is longer than %d bytes; write an address instead of a name", CONFIG_METRICS_SIZE - 1);
+	if (!colon || !is_port(colon + 1))
+		return error_set(err, -EINVAL, "a host and a port are needed, such as \"127.0.0.1:9464\"");
+	if (colon == text)
+		return error_set(err, -EINVAL, "the host is missing; for all addresses of the host write \"0.0.0.0%s\" or \"[::]%s\"", text,
+		                 text);
+	snprintf(host, sizeof(host), "%.*s", (int)(colon - text), text);
+	if (is_host(host))
+		return 0;
+	if (strchr(host, ':') && host[0] != '[')
+		return error_set(err, -EINVAL, "an IPv6 address stands in brackets, such as \"[::1]:9464\"");
+	return error_set(err, -EINVAL, "this is neither an address nor the name of a host");
+}
+
+static int check_mode(const char *text, struct resc_error *err)
+{
+	static const char *const modes[] = {"0600", "0640", "0660"};
+
+	for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); i++) {
+		if (strcmp(text, modes[i]) == 0 || strcmp(text, modes[i] + 1) == 0)
+			return 0;
+	}
+	return error_set(err, -EINVAL,
+	                 "write \"0600\" (owner only), \"0640\" (the group may look) or \"0660\" (the group may work); others get nothing");
+}
+
+/* Where the text of a key of the file goes, and who checks it. */
+struct target {
+	char *to;
+	size_t size;
+	int (*check)(const char *text, struct resc_error *err);
+};
+
+static struct target target_of(struct config *config, enum key_id id, char mode[8])
+{
+	switch (id) {
+	case KEY_INSTANCE:
+		return (struct target){config->instance, sizeof(config->instance), check_instance};
+	case KEY_GROUP:
+		return (struct target){config->group, sizeof(config->group), check_group};
+	case KEY_METRICS:
+		return (struct target){config->metrics, sizeof(config->metrics), check_metrics};
+	case KEY_CONTROL:
+		return (struct target){config->control, sizeof(config->control), check_control};
+	default:
+		return (struct target){mode, 8, check_mode};
+	}
+}
+
+static void look_up_group(struct parser *parser, uint32_t place)
+{
+	const char *name = parser->config->group;
+	const struct group *group;
+
+	if (parser->group == GROUP_NOT_LOOKED_UP || name[0] == '\0')
+		return;
+	errno = 0;
+	group = getgrnam(name);
+	if (group)
+		parser->config->gid = group->gr_gid;
+	else if (parser->group == GROUP_WANTED)
+		reader_warning(&parser->reader, place, "this host has no group \"%s\"; rescd will not start here without it", name);
+	else
+		reader_error(&parser->reader, place, "this host has no group \"%s\"; make it with groupadd, or name another", name);
+}
+
+static void take_text(struct parser *parser, enum key_id id, const json_t *value, uint32_t place)
+{
+	char mode[8] = "";
+	struct target target = target_of(parser->config, id, mode);
+	const char *text = read_text(&parser->reader, id, value, place);
+	struct resc_error err;
+
+	if (!text)
+		return;
+	if (target.check(text, &err) < 0) {
+		reader_error(&parser->reader, place, "%s", err.text);
+		return;
+	}
+	snprintf(target.to, target.size, "%s", text);
+	if (id == KEY_MODE)
+		parser->config->mode = (mode_t)strtoul(mode, NULL, 8);
+	if (id == KEY_GROUP)
+		look_up_group(parser, place);
+}
+
+/* ---- resources ---- */
+
+static bool is_name(struct parser *parser, uint32_t place)
+{
+	const struct place *at = &parser->reader.places.items[place];
+	struct resc_error err;
+
+	if (at->dropped)
+		return false;
+	if (strchr(at->key, '*')) {
+		reader_key_error(&parser->reader, place, "patterns are not supported by this version; name each resource");
+		return false;
+	}
+	if (name_check(at->key, &err) == 0)
+		return true;
+	reader_key_error(&parser->reader, place, "%s", err.text);
+	return false;
+}
+
+static void take_resource(struct parser *parser, const json_t *value, uint32_t place)
+{
+	struct reader *reader = &parser->reader;
+	struct config_resource *resource = &parser->config->resources[parser->config->count];
+	struct draft draft = parser->defaults;
+
+	if (!is_name(parser, place))
+		return;
+	if (!json_is_object(value)) {
+		reader_error(reader, place, "a resource is an object {...}; to have the defaults alone, write {}");
+		return;
+	}
+	draft_read(reader, &draft, value, place);
+	draft_check(reader, &draft);
+	snprintf(resource->name, sizeof(resource->name), "%s", reader->places.items[place].key);
+	resource->policy = draft_policy(&draft);
+	parser->config->count += 1;
+}
+
+static size_t children(const struct places *places, uint32_t place)
+{
+	size_t count = 0;
+
+	for (uint32_t i = places->items[place].first; i != PLACE_NONE; i = places->items[i].next)
+		count += 1;
+	return count;
+}
+
+static int take_resources(struct parser *parser, const json_t *object, uint32_t place)
+{
+	const struct places *places = &parser->reader.places;
+	size_t count = children(places, place);
+
+	if (count > RESOURCES_LIMIT) {
+		reader_error(&parser->reader, place, "%zu resources are too many; there can be %u", count, RESOURCES_LIMIT);
+		return 0;
+	}
+	if (count == 0)
+		reader_warning(&parser->reader, place, "there are no resources, so nothing is guarded");
+	parser->config->resources = calloc(count + 1, sizeof(*parser->config->resources));
+	if (!parser->config->resources)
+		return -ENOMEM;
+	for (uint32_t i = places->items[place].first; i != PLACE_NONE; i = places->items[i].next)
+		take_resource(parser, json_object_get(object, places->items[i].key), i);
+	return 0;
+}
+
+static int compare_resources(const void *left, const void *right, void *arg)
+{
+	const struct config_resource *resources = arg;
+
+	return strcmp(resources[*(const uint32_t *)left].name, resources[*(const uint32_t *)right].name);
+}
+
+static int make_index(struct config *config)
+{
+	config->index = calloc(config->count + 1, sizeof(*config->index));
+	if (!config->index)
+		return -ENOMEM;
+	for (size_t i = 0; i < config->count; i++)
+		config->index[i] = (uint32_t)i;
+	if (config->count > 1)
+		qsort_r(config->index, config->count, sizeof(*config->index), compare_resources, config->resources);
+	return 0;
+}
+
+const struct config_resource *config_find(const struct config *config, const char *name)
+{
+	size_t low = 0, high = config->count;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+		const struct config_resource *resource = &config->resources[config->index[middle]];
+		int order = strcmp(name, resource->name);
+
+		if (order == 0)
+			return resource;
+		if (order < 0)
+			high = middle;
+		else
+			low = middle + 1;
+	}
+	return NULL;
+}
+
+/* ---- the file ---- */
+
+/* The value of one key of the file. The defaults were read before, wherever they stand. */
+static int take_key(struct parser *parser, enum key_id id, const json_t *value, uint32_t place)
+{
+	struct reader *reader = &parser->reader;
+	uint64_t workers;
+
+	switch (id) {
+	case KEY_WORKERS:
+		if (read_value(reader, id, value, place, &workers))
+			parser->config->workers = (uint32_t)workers;
+		return 0;
+	case KEY_DEFAULTS:
+		return 0;
+	case KEY_RESOURCES:
+		parser->has_resources = true;
+		return read_object(reader, id, value, place) ? take_resources(parser, value, place) : 0;
+	default:
+		take_text(parser, id, value, place);
+		return 0;
+	}
+}
+
+static void take_defaults(struct parser *parser, const json_t *root)
+{
+	const struct places *places = &parser->reader.places;
+
+	draft_start(&parser->defaults);
+	for (uint32_t i = places->items[PLACE_ROOT].first; i != PLACE_NONE; i = places->items[i].next) {
+		const json_t *value = json_object_get(root, places->items[i].key);
+
+		if (places->items[i].dropped || strcmp(places->items[i].key, config_keys[KEY_DEFAULTS].name) != 0)
+			continue;
+		if (read_object(&parser->reader, KEY_DEFAULTS, value, i))
+			draft_read(&parser->reader, &parser->defaults, value, i);
+		return;
+	}
+}
+
+static int take_file(struct parser *parser, const json_t *root)
+{
+	const struct places *places = &parser->reader.places;
+	int r = 0;
+
+	if (!json_is_object(root)) {
+		reader_error(&parser->reader, PLACE_ROOT, "the file must be one object {...}");
+		return 0;
+	}
+	read_doubles(&parser->reader);
+	take_defaults(parser, root);
+	for (uint32_t i = places->items[PLACE_ROOT].first; r == 0 && i != PLACE_NONE; i = places->items[i].next) {
+		enum key_id id = read_key(&parser->reader, BLOCK_FILE, i);
+
+		if (id != KEY_NONE)
+			r = take_key(parser, id, json_object_get(root, places->items[i].key), i);
+	}
+	if (r == 0 && !parser->has_resources)
+		reader_key_error(&parser->reader, PLACE_ROOT, "resources is missing; to have none, write \"resources\": {}");
+	return r == 0 ? make_index(parser->config) : r;
+}
+
+/* ---- syntax ---- */
+
+/* What people write that is not JSON, by what the parser says about it. */
+static const char *syntax_remedy(const char *text)
+{
+	static const struct {
+		const char *part, *remedy;
+	} remedies[] = {
+	        {"expected near end of file", "; a quote, bracket or brace is not closed, or the file was cut"},
+	        {"near '/", "; JSON has no comments"},
+	        {"near '#", "; JSON has no comments"},
+	        {"near ''", "; strings stand in double quotes"},
+	        {"string or '}' expected near", "; a key in double quotes is needed, and no comma after the last one"},
+	        {"'}' expected near", "; a comma is missing before it"},
+	        {"too big integer", "; write a smaller one"},
+	        {"real number overflow", "; write a smaller one"},
+	        {"unable to decode byte", "; save the file as UTF-8"},
+	        {"end of file expected", "; one object is the whole file"},
+	        {"premature end of input", "; a quote, bracket or brace is not closed, or the file was cut"},
+	        {"JSON_ALLOW_NUL", "; a string cannot hold a NUL character"},
+	};
+
+	for (size_t i = 0; i < sizeof(remedies) / sizeof(remedies[0]); i++) {
+		if (strstr(text, remedies[i].part))
+			return remedies[i].remedy;
+	}
+	return "";
+}
+
+/* jansson says where the token that it did not expect ends; people look for where it starts. */
+static int column_of(const json_error_t *error, const char *text)
+{
+	const char *near = strstr(error->text, "near '");
+	size_t length, position = error->position > 0 ? (size_t)error->position : 0;
+	int column = error->column > 0 ? error->column : 1;
+
+	if (!near)
+		return column;
+	near += strlen("near '");
+	length = strlen(near) - 1;
+	if (length == 0 || length > position || memcmp(near, text + position - length, length) != 0)
+		return column;
+	for (size_t i = position - length + 1; i < position; i++)
+		column -= ((unsigned char)text[i] & 0xc0) != 0x80;
+	return column > 0 ? column : 1;
+}
+
+static json_t *parse_json(const char *text, size_t size, struct config_problems *problems)
+{
+	json_error_t error;
+	/* Any value, so that a text that is no object gets our words; doubled keys are found later, all of them. */
+	json_t *root = json_loadb(text, size, JSON_DECODE_ANY, &error);
+
+	if (!root)
+		config_problems_add(problems, false, "", error.line > 0 ? error.line : 1, column_of(&error, text), "this is not JSON: %s%s",
+		                    error.text, syntax_remedy(error.text));
+	return root;
+}
+
+static void start(struct config *config)
+{
+	*config = (struct config){.gid = (gid_t)-1, .mode = CONFIG_MODE, .workers = CONFIG_WORKERS};
+	snprintf(config->instance, sizeof(config->instance), "default");
+}
+
+static int parse_checked(const char *text, size_t size, struct parser *parser, struct config_problems *problems)
+{
+	json_t *root = parse_json(text, size, problems);
+	int r;
+
+	if (!root)
+		return -EINVAL;
+	r = places_scan(text, size, &parser->reader.places);
+	if (r == 0) {
+		r = take_file(parser, root);
+		places_free(&parser->reader.places);
+	}
+	json_decref(root);
+	return r;
+}
+
+static int parse(const char *text, size_t size, enum group_is group, struct config *out, struct config_problems *problems)
+{
+	struct parser parser = {.reader.problems = problems, .config = out, .group = group};
+	int r = config_text_check(text, size, problems);
+
+	start(out);
+	if (r == 0)
+		r = parse_checked(text, size, &parser, problems);
+	if (r == -ENOMEM)
+		config_problems_add(problems, false, "", 0, 0, "does not fit in memory");
+	config_problems_finish(problems);
+	if (r == 0 && problems->errors > 0)
+		r = -EINVAL;
+	if (r < 0)
+		config_free(out);
+	return r;
+}
+
+int config_parse(const char *text, size_t size, struct config *out, struct config_problems *problems)
+{
+	return parse(text, size, GROUP_NOT_LOOKED_UP, out, problems);
+}
+
+static int load(const char *path, enum group_is group, struct config *out, struct config_problems *problems)
+{
+	char *text;
+	size_t size;
+	int r = config_file_read(path, &text, &size, problems);
+
+	if (r < 0) {
+		*out = (struct config){0};
+		return r;
+	}
+	r = parse(text, size, group, out, problems);
+	free(text);
+	return r;
+}
+
+int config_load(const char *path, struct config *out, struct config_problems *problems)
+{
+	return load(path, GROUP_NEEDED, out, problems);
+}
+
+int config_check(const char *path, struct config *out, struct config_problems *problems)
+{
+	return load(path, GROUP_WANTED, out, problems);
+}
+
+void config_free(struct config *config)
+{
+	free(config->resources);
+	free(config->index);
+	*config = (struct config){0};
+}

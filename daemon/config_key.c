@@ -1,0 +1,412 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Why this exists: a range that is checked in one place, documented in a second and quoted in a message in a third is soon three ranges.
+ * Here each key is one row, and all three are made from it; the defaults are those of policy_defaults(), printed.
+ *
+ * A misspelt key is an error that says what was meant. "Near" is the number of letters that are wrong, missing, too many or swapped, in
+ * either case: at most one in three letters.
+ */
+#include "config_key.h"
+
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "config.h"
+#include "config_value.h"
+#include "policy.h"
+
+#define MILLION   VALUE_MILLION
+#define SECOND_MS UINT64_C(1000)
+#define HOUR_MS   (3600 * SECOND_MS)
+#define DAY_MS    (24 * HOUR_MS)
+#define MS_NS     UINT64_C(1000000)
+#define DAY_NS    (DAY_MS * MS_NS)
+#define NEAR_SIZE 32 /* no key is longer */
+
+static const char *const backoffs[] = {"none", "fixed", "exponential", NULL};
+static const char *const jitters[] = {"none", "full", "equal", "decorrelated", "proportional", NULL};
+_Static_assert(BACKOFF_NONE == 0 && BACKOFF_EXPONENTIAL == 2, "backoffs[] is in the order of enum backoff");
+_Static_assert(JITTER_NONE == 0 && JITTER_PROPORTIONAL == 4, "jitters[] is in the order of enum jitter");
+
+#define AT(field) .offset = offsetof(struct policy, field)
+
+const struct key config_keys[KEYS] = {
+        [KEY_INSTANCE] = {"instance", BLOCK_FILE, KEY_TEXT, .fallback = "`\"default\"`",
+                          .text = "name of the segment: letters, digits and `. _ : -`, at most 63, not starting with a dot"},
+        [KEY_GROUP] = {"group", BLOCK_FILE, KEY_TEXT, .fallback = "none",
+                       .text = "group of the segment and the control socket; its members are workers and operators"},
+        [KEY_MODE] = {"mode", BLOCK_FILE, KEY_TEXT, .fallback = "`\"0660\"`",
+                      .text = "mode of the segment: `\"0600\"`, `\"0640\"` (the group may look) or `\"0660\"`; never anything for others"},
+        [KEY_METRICS] = {"metrics", BLOCK_FILE, KEY_TEXT, .fallback = "no page",
+                         .text = "where the metrics page is served: `\"127.0.0.1:9464\"`, `\"[::1]:9464\"`; port 0: any; `\"\"`: nowhere"},
+        [KEY_CONTROL] = {"control", BLOCK_FILE, KEY_TEXT, .fallback = "from the instance",
+                         .text = "absolute path of the control socket, at most 107 bytes"},
+        [KEY_WORKERS] = {"workers", BLOCK_FILE, KEY_INTEGER, CONFIG_WORKERS_LEAST, WORKERS_LIMIT, 1, .fallback = "1024",
+                         .text = "worker processes that the segment has room for"},
+        [KEY_DEFAULTS] = {"defaults", BLOCK_FILE, KEY_OBJECT, .opens = BLOCK_RESOURCE, .fallback = "`{}`",
+                          .text = "what all resources have, unless they say otherwise"},
+        [KEY_RESOURCES] = {"resources", BLOCK_FILE, KEY_OBJECT, .fallback = "required", .text = "the resources by name, at most 16384"},
+
+        [KEY_LATENCY] = {"latency", BLOCK_RESOURCE, KEY_BOOLEAN, .fallback = "true",
+                         .text = "keep a latency histogram; false saves two clock reads a call"},
+
+        [KEY_BREAKER] = {"breaker", BLOCK_RESOURCE, KEY_BLOCK, .opens = BLOCK_BREAKER, .fallback = "off", .text = "the circuit breaker"},
+        [KEY_CONSECUTIVE] = {"consecutive", BLOCK_BREAKER, KEY_INTEGER, 1, 1000000, 1, AT(consecutive), .fallback = "not used",
+                             .text = "failures in a row that open it"},
+        [KEY_FAILURE_RATE] = {"failure_rate", BLOCK_BREAKER, KEY_SHARE, 1, MILLION, 1, AT(failure_rate_ppm),
+                              .fallback = "0.5 where neither `consecutive` nor `slow_rate` is given, otherwise not used",
+                              .text = "share of failed calls in the window that opens it; equal is enough"},
+        [KEY_SLOW_CALL] = {"slow_call", BLOCK_BREAKER, KEY_NANOSECONDS, 1000, DAY_NS, 1, AT(slow_call_ns), .fallback = "not used",
+                           .text = "a call that takes longer is slow"},
+        [KEY_SLOW_RATE] = {"slow_rate", BLOCK_BREAKER, KEY_SHARE, 1, MILLION, 1, AT(slow_rate_ppm), .fallback = "not used",
+                           .text = "share of slow calls in the window that opens it; needs `slow_call`"},
+        [KEY_WINDOW] = {"window", BLOCK_BREAKER, KEY_MILLISECONDS, 100, DAY_MS, 1, AT(window_ms), .text = "how far back the rates look"},
+        [KEY_MIN_CALLS] = {"min_calls", BLOCK_BREAKER, KEY_INTEGER, 1, 1000000, 1, AT(min_calls),
+                           .text = "calls in the window before a rate can open it"},
+        [KEY_COOLDOWN] = {"cooldown", BLOCK_BREAKER, KEY_MILLISECONDS, 1, DAY_MS, 1, AT(cooldown_ms),
+                          .text = "how long it stays open before it lets a probe through"},
+        [KEY_COOLDOWN_FACTOR] = {"cooldown_factor", BLOCK_BREAKER, KEY_NUMBER, MILLION, 100 * MILLION, 1, AT(cooldown_factor_ppm),
+                                 .text = "the cooldown is this many times longer each time a probe fails"},
+        [KEY_COOLDOWN_MAX] = {"cooldown_max", BLOCK_BREAKER, KEY_MILLISECONDS, 1, DAY_MS, 1, AT(cooldown_max_ms),
+                              .text = "the longest cooldown that the factor makes; not shorter than `cooldown`"},
+        [KEY_JITTER] = {"jitter", BLOCK_BREAKER, KEY_SHARE, 0, MILLION, 1, AT(jitter_ppm),
+                        .text = "the cooldown is lengthened by a random part, up to this share, drawn once an opening"},
+        [KEY_PROBES] = {"probes", BLOCK_BREAKER, KEY_INTEGER, 1, PROBES_LIMIT, 1, AT(probes),
+                        .text = "probes that may be out at once on the whole host"},
+        [KEY_SUCCESSES] = {"successes", BLOCK_BREAKER, KEY_INTEGER, 1, 10000, 1, AT(successes), .fallback = "as `probes`",
+                           .text = "probes that must succeed to close it"},
+        [KEY_PROBE_TIMEOUT] = {"probe_timeout", BLOCK_BREAKER, KEY_MILLISECONDS, 1, HOUR_MS, 1, AT(probe_timeout_ms),
+                               .text = "a probe that has not ended by then is given to somebody else"},
+
+        [KEY_RETRY] = {"retry", BLOCK_RESOURCE, KEY_BLOCK, .opens = BLOCK_RETRY, .fallback = "off", .text = "retries"},
+        [KEY_ATTEMPTS] = {"attempts", BLOCK_RETRY, KEY_INTEGER, 1, 100, 1, AT(attempts), .text = "attempts a request, the first included"},
+        [KEY_BACKOFF] = {"backoff", BLOCK_RETRY, KEY_WORD, AT(backoff), .words = backoffs, .text = "how the wait grows"},
+        [KEY_BASE] = {"base", BLOCK_RETRY, KEY_NANOSECONDS, 1000, DAY_NS, 1, AT(base_ns), .text = "the first wait, without jitter"},
+        [KEY_CAP] = {"cap", BLOCK_RETRY, KEY_NANOSECONDS, 1000, DAY_NS, 1, AT(cap_ns), .text = "the longest wait; not shorter than `base`"},
+        [KEY_RETRY_JITTER] = {"jitter", BLOCK_RETRY, KEY_WORD, AT(backoff_jitter), .words = jitters,
+                              .text = "how the wait w is spread: `full` 0 to w, `equal` w/2 to w, `proportional` w less or more 20 %"},
+        [KEY_BUDGET] = {"budget", BLOCK_RETRY, KEY_BLOCK, .opens = BLOCK_BUDGET, .fallback = "on, where `retry` is",
+                        .text = "tokens that all workers of the host share; a retry takes one"},
+        [KEY_RATIO] = {"ratio", BLOCK_BUDGET, KEY_NUMBER, 0, 1000 * MILLION, 1, AT(budget_ratio), .text = "tokens that a success puts in"},
+        [KEY_CAPACITY] = {"capacity", BLOCK_BUDGET, KEY_INTEGER, 1, UINT32_MAX, MILLION, AT(budget_capacity),
+                          .text = "tokens at most, and at the start"},
+        [KEY_PER_SECOND] = {"per_second", BLOCK_BUDGET, KEY_NUMBER, 0, 1000000 * MILLION, 1, AT(budget_per_second),
+                            .text = "tokens that time puts in"},
+
+        [KEY_BULKHEAD] = {"bulkhead", BLOCK_RESOURCE, KEY_BLOCK, .opens = BLOCK_BULKHEAD, .fallback = "off",
+                          .text = "a limit on calls in flight"},
+        [KEY_LIMIT] = {"limit", BLOCK_BULKHEAD, KEY_INTEGER, 1, PERMITS_LIMIT, 1, AT(limit), .fallback = "required",
+                       .text = "calls in flight at once on the whole host"},
+
+        [KEY_TIMEOUT] = {"timeout", BLOCK_RESOURCE, KEY_BLOCK, .opens = BLOCK_TIMEOUT, .fallback = "off",
+                         .text = "how long a call may take; workers read it from the ticket"},
+        [KEY_ATTEMPT] = {"attempt", BLOCK_TIMEOUT, KEY_MILLISECONDS, 1, DAY_MS, 1, AT(timeout_attempt_ms), .fallback = "none",
+                         .text = "one attempt"},
+        [KEY_CONNECT] = {"connect", BLOCK_TIMEOUT, KEY_MILLISECONDS, 1, DAY_MS, 1, AT(timeout_connect_ms), .fallback = "none",
+                         .text = "making the connection; not longer than `attempt` and `total`"},
+        [KEY_TOTAL] = {"total", BLOCK_TIMEOUT, KEY_MILLISECONDS, 1, DAY_MS, 1, AT(timeout_total_ms), .fallback = "none",
+                       .text = "all attempts and waits together; not shorter than `attempt`"},
+};
+
+/* Policies that are known from the documentation of the project or of others, and that this version does not have. */
+static const struct {
+	enum block block;
+	const char *name;
+	const char *why;
+} unsupported[] = {
+        {BLOCK_RESOURCE, "rate", "rate limits are not supported by this version"},
+        {BLOCK_RESOURCE, "throttle", "client-side throttling is not supported by this version"},
+        {BLOCK_RESOURCE, "mode", "shadow mode is not supported by this version; to switch a block off, write false instead of its object"},
+        {BLOCK_BREAKER, "mode", "shadow mode is not supported by this version; to switch the breaker off, write \"breaker\": false"},
+        {BLOCK_BREAKER, "trial", "a failure rate of the trial is not supported by this version"},
+        {BLOCK_RETRY, "mode", "shadow mode is not supported by this version; to switch retries off, write \"retry\": false"},
+        {BLOCK_BUDGET, "ttl", "an expiry of tokens is not supported by this version"},
+        {BLOCK_BUDGET, "threshold", "a threshold is not supported by this version; retries stop when the budget is empty"},
+        {BLOCK_BULKHEAD, "mode", "shadow mode is not supported by this version; to switch the bulkhead off, write \"bulkhead\": false"},
+        {BLOCK_BULKHEAD, "max_wait", "waiting for a permit is not supported by this version; a full bulkhead refuses at once"},
+        {BLOCK_BULKHEAD, "max_waiting", "waiting for a permit is not supported by this version; a full bulkhead refuses at once"},
+        {BLOCK_BULKHEAD, "critical", "priorities are not supported by this version"},
+        {BLOCK_BULKHEAD, "normal", "priorities are not supported by this version"},
+        {BLOCK_BULKHEAD, "low", "priorities are not supported by this version"},
+};
+
+const char *key_unsupported(enum block block, const char *name)
+{
+	for (size_t i = 0; i < sizeof(unsupported) / sizeof(unsupported[0]); i++) {
+		if (unsupported[i].block == block && strcmp(unsupported[i].name, name) == 0)
+			return unsupported[i].why;
+	}
+	return NULL;
+}
+
+/* ---- names ---- */
+
+enum key_id key_find(enum block block, const char *name)
+{
+	for (enum key_id id = 0; id < KEYS; id++) {
+		if (config_keys[id].block == block && strcmp(config_keys[id].name, name) == 0)
+			return id;
+	}
+	return KEY_NONE;
+}
+
+static const char *block_name(enum block block)
+{
+	for (enum key_id id = 0; id < KEYS; id++) {
+		if (config_keys[id].type == KEY_BLOCK && config_keys[id].opens == block)
+			return config_keys[id].name;
+	}
+	return "";
+}
+
+void key_path(enum key_id id, char path[KEY_PATH_SIZE])
+{
+	enum block block = config_keys[id].block;
+
+	if (block == BLOCK_FILE || block == BLOCK_RESOURCE)
+		snprintf(path, KEY_PATH_SIZE, "%s", config_keys[id].name);
+	else
+		snprintf(path, KEY_PATH_SIZE, "%s%s.%s", block == BLOCK_BUDGET ? "retry." : "", block_name(block), config_keys[id].name);
+}
+
+static unsigned least_of(unsigned a, unsigned b)
+{
+	return a < b ? a : b;
+}
+
+/* In any locale. */
+static char small_letter(char c)
+{
+	return c >= 'A' && c <= 'Z' ? (char)(c + ('a' - 'A')) : c;
+}
+
+static bool same_letter(char a, char b)
+{
+	return small_letter(a) == small_letter(b);
+}
+
+/* Optimal string alignment distance. Both are shorter than NEAR_SIZE. */
+static unsigned distance(const char *a, const char *b)
+{
+	unsigned rows[NEAR_SIZE + 1][NEAR_SIZE + 1];
+	size_t m = strlen(a), n = strlen(b);
+
+	for (size_t i = 0; i <= m; i++) {
+		for (size_t j = 0; j <= n; j++) {
+			if (i == 0 || j == 0) {
+				rows[i][j] = (unsigned)(i + j);
+				continue;
+			}
+			rows[i][j] = least_of(rows[i - 1][j - 1] + !same_letter(a[i - 1], b[j - 1]),
+			                      least_of(rows[i - 1][j], rows[i][j - 1]) + 1);
+			if (i > 1 && j > 1 && same_letter(a[i - 1], b[j - 2]) && same_letter(a[i - 2], b[j - 1]))
+				rows[i][j] = least_of(rows[i][j], rows[i - 2][j - 2] + 1);
+		}
+	}
+	return rows[m][n];
+}
+
+static enum key_id nearest(enum block block, const char *name)
+{
+	enum key_id found = KEY_NONE;
+	unsigned shortest = NEAR_SIZE;
+
+	if (strlen(name) >= NEAR_SIZE)
+		return KEY_NONE;
+	for (enum key_id id = 0; id < KEYS; id++) {
+		unsigned d;
+
+		if (config_keys[id].block != block)
+			continue;
+		d = distance(config_keys[id].name, name);
+		if (d < shortest && d <= (strlen(config_keys[id].name) + 2) / 3) {
+			shortest = d;
+			found = id;
+		}
+	}
+	return found;
+}
+
+static void list_keys(enum block block, char *text, size_t size)
+{
+	size_t used = (size_t)snprintf(text, size, "the keys here are");
+	const char *comma = " ";
+
+	for (enum key_id id = 0; id < KEYS && used < size; id++) {
+		if (config_keys[id].block != block)
+			continue;
+		used += (size_t)snprintf(text + used, size - used, "%s%s", comma, config_keys[id].name);
+		comma = ", ";
+	}
+}
+
+/* Where a key belongs, in words. */
+static void say_where(enum key_id id, char *text, size_t size)
+{
+	char path[KEY_PATH_SIZE];
+
+	key_path(id, path);
+	if (config_keys[id].block == BLOCK_FILE)
+		snprintf(text, size, "it belongs at the top of the file");
+	else if (config_keys[id].block == BLOCK_RESOURCE)
+		snprintf(text, size, "it belongs directly in a resource");
+	else
+		snprintf(text, size, "it belongs in %.*s", (int)(strrchr(path, '.') - path), path);
+}
+
+void key_advice(enum block block, const char *name, char *advice, size_t size)
+{
+	enum key_id id = nearest(block, name);
+
+	if (id != KEY_NONE) {
+		snprintf(advice, size, "did you mean \"%s\"?", config_keys[id].name);
+		return;
+	}
+	for (enum block other = 0; other < BLOCKS; other++) {
+		id = key_find(other, name);
+		if (id != KEY_NONE) {
+			say_where(id, advice, size);
+			return;
+		}
+	}
+	list_keys(block, advice, size);
+}
+
+/* ---- values in words ---- */
+
+static void put_words(const char *const *words, const char *comma, char *text, size_t size)
+{
+	size_t used = 0;
+
+	for (size_t i = 0; words[i] && used < size; i++)
+		used += (size_t)snprintf(text + used, size - used, "%s\"%s\"", i ? comma : "", words[i]);
+}
+
+static uint64_t duration_ns(const struct key *key, uint64_t value)
+{
+	return key->type == KEY_MILLISECONDS ? value * MS_NS : value;
+}
+
+/* One end of the range of a key. */
+static void bound_text(const struct key *key, uint64_t bound, char text[VALUE_TEXT_SIZE])
+{
+	if (key->type == KEY_INTEGER)
+		snprintf(text, VALUE_TEXT_SIZE, "%" PRIu64, bound);
+	else if (key->type == KEY_NUMBER || key->type == KEY_SHARE)
+		value_millionths_text(bound, text);
+	else
+		value_duration_text(duration_ns(key, bound), text);
+}
+
+void key_expects(enum key_id id, char *text, size_t size)
+{
+	const struct key *key = &config_keys[id];
+	char least[VALUE_TEXT_SIZE], most[VALUE_TEXT_SIZE], words[128];
+
+	bound_text(key, key->least, least);
+	bound_text(key, key->most, most);
+	switch (key->type) {
+	case KEY_TEXT:
+		snprintf(text, size, "a string");
+		return;
+	case KEY_BOOLEAN:
+		snprintf(text, size, "true or false");
+		return;
+	case KEY_INTEGER:
+		snprintf(text, size, "a whole number from %s to %s", least, most);
+		return;
+	case KEY_NUMBER:
+		snprintf(text, size, "a number from %s to %s", least, most);
+		return;
+	case KEY_SHARE:
+		snprintf(text, size, "a share %s, such as 0.25 or \"25%%\"", key->least > 0 ? "above 0, at most 1" : "from 0 to 1");
+		return;
+	case KEY_MILLISECONDS:
+	case KEY_NANOSECONDS:
+		snprintf(text, size, "a duration from \"%s\" to \"%s\", such as \"500ms\"", least, most);
+		return;
+	case KEY_WORD:
+		put_words(key->words, ", ", words, sizeof(words));
+		snprintf(text, size, "one of %s", words);
+		return;
+	case KEY_BLOCK:
+		snprintf(text, size, "an object {...}, or false to switch it off");
+		return;
+	case KEY_OBJECT:
+		snprintf(text, size, "an object {...}");
+		return;
+	}
+}
+
+void key_value_text(enum key_id id, uint64_t stored, char *text, size_t size)
+{
+	const struct key *key = &config_keys[id];
+	char value[VALUE_TEXT_SIZE];
+
+	if (key->type == KEY_WORD) {
+		snprintf(text, size, "\"%s\"", key->words[stored]);
+		return;
+	}
+	bound_text(key, key->type == KEY_INTEGER ? stored / key->scale : stored, value);
+	if (key->type == KEY_MILLISECONDS || key->type == KEY_NANOSECONDS)
+		snprintf(text, size, "\"%s\"", value);
+	else
+		snprintf(text, size, "%s", value);
+}
+
+/* ---- the manual ---- */
+
+static const char *type_name(enum key_type type)
+{
+	static const char *const names[] = {
+	        [KEY_TEXT] = "string",           [KEY_BOOLEAN] = "boolean",       [KEY_INTEGER] = "whole number", [KEY_NUMBER] = "number",
+	        [KEY_SHARE] = "share",           [KEY_MILLISECONDS] = "duration", [KEY_NANOSECONDS] = "duration", [KEY_WORD] = "word",
+	        [KEY_BLOCK] = "object or false", [KEY_OBJECT] = "object",
+	};
+	return names[type];
+}
+
+static void range_text(const struct key *key, char *text, size_t size)
+{
+	char least[VALUE_TEXT_SIZE], most[VALUE_TEXT_SIZE];
+
+	text[0] = '\0';
+	if (key->type == KEY_WORD) {
+		put_words(key->words, ", ", text, size);
+	} else if (key->most > 0) {
+		bound_text(key, key->least, least);
+		bound_text(key, key->most, most);
+		snprintf(text, size, "%s – %s", key->type == KEY_SHARE && key->least > 0 ? "above 0" : least, most);
+	}
+}
+
+static void default_text(enum key_id id, char *text, size_t size)
+{
+	struct policy policy;
+	char value[VALUE_TEXT_SIZE + 16];
+	uint64_t stored;
+
+	if (config_keys[id].fallback) {
+		snprintf(text, size, "%s", config_keys[id].fallback);
+		return;
+	}
+	policy_defaults(&policy);
+	memcpy(&stored, (const char *)&policy + config_keys[id].offset, sizeof(stored));
+	key_value_text(id, stored, value, sizeof(value));
+	snprintf(text, size, value[0] == '"' ? "`%s`" : "%s", value);
+}
+
+void config_print_defaults(FILE *out)
+{
+	char path[KEY_PATH_SIZE], range[160], value[160];
+
+	fputs("| key | value | range | default | meaning |\n| --- | --- | --- | --- | --- |\n", out);
+	for (enum key_id id = 0; id < KEYS; id++) {
+		key_path(id, path);
+		range_text(&config_keys[id], range, sizeof(range));
+		default_text(id, value, sizeof(value));
+		fprintf(out, "| `%s` | %s | %s | %s | %s |\n", path, type_name(config_keys[id].type), range, value, config_keys[id].text);
+	}
+}

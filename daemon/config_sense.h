@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: MIT */
+/* Contradictions between the values of a resource, each of which is good by itself. */
+#ifndef RESCD_CONFIG_SENSE_H
+#define RESCD_CONFIG_SENSE_H
+
+#include "config_draft.h"
+
+/* Adds errors for what cannot be meant, and warnings for what has no effect or hardly the one that was wanted. */
+void draft_check(struct reader *reader, const struct draft *draft);
+
+#endif

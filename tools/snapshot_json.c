@@ -1,0 +1,656 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Why this exists: scripts, dashboards and tests read this document, so it must not surprise them. Every key is always there: what does not
+ * apply is null, never left out. Integers are below 2^63, reals are finite, text is valid UTF-8, whatever bytes the segment holds. Keys
+ * that end in _ms are milliseconds: points in time on the segment's clock (monotonic, 0 at "segment.created"), or durations: those of
+ * a policy, and _age_ms and _left_ms, from and until this reading. "time" and "created" alone are wall clock.
+ *
+ * A document is complete or not there: out of memory anywhere gives NULL.
+ */
+#include "snapshot_json.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "clock.h"
+#include "format.h"
+#include "override.h"
+#include "roster.h"
+#include "wall.h"
+
+/* ---- putting values ---- */
+
+/* One document that is being written. */
+struct out {
+	const struct map *map;
+	struct roster roster;
+	bool failed;
+};
+
+/* Both take the reference of value, and know a value that could not be made. */
+static void put(struct out *out, json_t *object, const char *key, json_t *value)
+{
+	if (json_object_set_new_nocheck(object, key, value) != 0)
+		out->failed = true;
+}
+
+static void append(struct out *out, json_t *array, json_t *value)
+{
+	if (json_array_append_new(array, value) != 0)
+		out->failed = true;
+}
+
+static json_t *integer(uint64_t n)
+{
+	return json_integer(n > INT64_MAX ? INT64_MAX : (json_int_t)n);
+}
+
+static json_t *integer_if(bool there, uint64_t n)
+{
+	return there ? integer(n) : json_null();
+}
+
+static json_t *real(double value)
+{
+	return json_real(isfinite(value) ? value : 0);
+}
+
+static json_t *real_if(bool there, double value)
+{
+	return there ? real(value) : json_null();
+}
+
+static json_t *share(uint64_t ppm)
+{
+	return real((double)ppm / 1e6);
+}
+
+/* Text of the segment comes cleaned out of the library; should it not be UTF-8 all the same, the document stays one. */
+static json_t *text(const char *s)
+{
+	json_t *value = json_string(s);
+
+	return value != NULL ? value : json_string("?");
+}
+
+static json_t *text_if(bool there, const char *s)
+{
+	return there ? text(s) : json_null();
+}
+
+static json_t *hex(uint64_t n)
+{
+	char digits[17];
+
+	snprintf(digits, sizeof(digits), "%016" PRIx64, n);
+	return json_string(digits);
+}
+
+static uint64_t from_until(uint64_t from, uint64_t until)
+{
+	return until > from ? until - from : 0;
+}
+
+/* ---- names ---- */
+
+const char *breaker_name(unsigned tag)
+{
+	switch (tag) {
+	case TAG_OPEN:
+		return "open";
+	case TAG_HALF_OPEN:
+		return "half_open";
+	default:
+		return "closed";
+	}
+}
+
+const char *daemon_status(const struct inspect_daemon *daemon)
+{
+	if (!daemon->alive)
+		return "stopped";
+	return daemon->now_ms - daemon->heartbeat_ms > HEARTBEAT_SILENT_MS ? "silent" : "running";
+}
+
+static const char *transition_value_name(enum reason reason, unsigned i)
+{
+	switch (reason) {
+	case REASON_CONSECUTIVE:
+		return i == 0 ? "failures" : "limit";
+	case REASON_FAILURE_RATE:
+		return i == 0 ? "failed" : "calls";
+	case REASON_SLOW_RATE:
+		return i == 0 ? "slow" : "calls";
+	case REASON_PROBE_FAILED:
+	case REASON_PROBE_SLOW:
+	case REASON_PROBES_OK:
+		return i == 0 ? "ok" : "failed";
+	default:
+		return NULL;
+	}
+}
+
+const char *event_value_name(const struct event *event, unsigned i)
+{
+	switch (event->kind) {
+	case EVENT_BREAKER:
+		return transition_value_name(event->reason, i);
+	case EVENT_FORCED:
+		return i == 0 ? "for_ms" : NULL;
+	case EVENT_REAPED:
+		return i == 0 ? "worker" : "pid";
+	case EVENT_SUPERSEDED:
+		return i == 0 ? "resources" : "workers";
+	default:
+		return NULL;
+	}
+}
+
+/* ---- a policy: null for what is off ---- */
+
+static json_t *breaker_policy(struct out *out, const struct policy *p)
+{
+	json_t *o = json_object();
+
+	put(out, o, "consecutive", integer_if(p->consecutive != 0, p->consecutive));
+	put(out, o, "failure_rate", p->failure_rate_ppm != 0 ? share(p->failure_rate_ppm) : json_null());
+	put(out, o, "slow_rate", p->slow_rate_ppm != 0 ? share(p->slow_rate_ppm) : json_null());
+	put(out, o, "slow_call_ms", real_if(p->slow_call_ns != 0, (double)p->slow_call_ns / 1e6));
+	put(out, o, "window_ms", integer(p->window_ms));
+	put(out, o, "min_calls", integer(p->min_calls));
+	put(out, o, "cooldown_ms", integer(p->cooldown_ms));
+	put(out, o, "cooldown_factor", share(p->cooldown_factor_ppm));
+	put(out, o, "cooldown_max_ms", integer(p->cooldown_max_ms));
+	put(out, o, "jitter", share(p->jitter_ppm));
+	put(out, o, "probes", integer(p->probes));
+	put(out, o, "successes", integer(p->successes));
+	put(out, o, "probe_timeout_ms", integer(p->probe_timeout_ms));
+	return o;
+}
+
+const char *backoff_name(uint64_t backoff)
+{
+	static const char *const names[] = {"none", "fixed", "exponential"};
+
+	return names[backoff < 3 ? backoff : 0];
+}
+
+const char *jitter_name(uint64_t jitter)
+{
+	static const char *const names[] = {"none", "full", "equal", "decorrelated", "proportional"};
+
+	return names[jitter < 5 ? jitter : 0];
+}
+
+static json_t *budget_policy(struct out *out, const struct policy *p)
+{
+	json_t *o = json_object();
+
+	put(out, o, "ratio", share(p->budget_ratio));
+	put(out, o, "capacity", share(p->budget_capacity));
+	put(out, o, "per_second", share(p->budget_per_second));
+	return o;
+}
+
+static json_t *retry_policy(struct out *out, const struct policy *p)
+{
+	json_t *o = json_object();
+
+	put(out, o, "attempts", integer(p->attempts));
+	put(out, o, "backoff", json_string(backoff_name(p->backoff)));
+	put(out, o, "jitter", json_string(jitter_name(p->backoff_jitter)));
+	put(out, o, "base_ms", real((double)p->base_ns / 1e6));
+	put(out, o, "cap_ms", real((double)p->cap_ns / 1e6));
+	put(out, o, "budget", p->flags & POLICY_BUDGET ? budget_policy(out, p) : json_null());
+	return o;
+}
+
+static json_t *policy_json(struct out *out, const struct policy *p)
+{
+	json_t *o = json_object(), *bulkhead = json_object(), *timeout = json_object();
+	bool limited = (p->flags & POLICY_BULKHEAD) != 0;
+
+	put(out, bulkhead, "limit", integer(p->limit));
+	put(out, timeout, "attempt_ms", integer_if(p->timeout_attempt_ms != 0, p->timeout_attempt_ms));
+	put(out, timeout, "connect_ms", integer_if(p->timeout_connect_ms != 0, p->timeout_connect_ms));
+	put(out, timeout, "total_ms", integer_if(p->timeout_total_ms != 0, p->timeout_total_ms));
+
+	put(out, o, "breaker", p->flags & POLICY_BREAKER ? breaker_policy(out, p) : json_null());
+	put(out, o, "retry", p->flags & (POLICY_RETRY | POLICY_BUDGET) ? retry_policy(out, p) : json_null());
+	put(out, o, "bulkhead", limited ? json_incref(bulkhead) : json_null());
+	put(out, o, "timeout", timeout);
+	put(out, o, "latency", json_boolean(p->flags & POLICY_LATENCY));
+	json_decref(bulkhead);
+	return o;
+}
+
+/* ---- a resource ---- */
+
+static json_t *override_json(struct out *out, const struct inspect_resource *r)
+{
+	const struct inspect_override *override = &r->override;
+	bool ends = override->until_ms != 0;
+	json_t *o;
+
+	if (override->mode == OVERRIDE_NONE)
+		return json_null();
+	o = json_object();
+	put(out, o, "mode", json_string(override_mode_name(override->mode)));
+	put(out, o, "set_ms", integer(override->set_ms));
+	put(out, o, "until_ms", integer_if(ends, override->until_ms));
+	put(out, o, "left_ms", integer_if(ends, from_until(r->now_ms, override->until_ms)));
+	put(out, o, "uid", integer(override->uid));
+	put(out, o, "why", text(override->text));
+	return o;
+}
+
+static json_t *window_json(struct out *out, const struct inspect_resource *r)
+{
+	json_t *o = json_object();
+	bool any = r->window_calls > 0;
+
+	put(out, o, "calls", integer(r->window_calls));
+	put(out, o, "failures", integer(r->window_failures));
+	put(out, o, "slow", integer(r->window_slow));
+	put(out, o, "failure_rate", real_if(any, any ? (double)r->window_failures / (double)r->window_calls : 0));
+	put(out, o, "slow_rate", real_if(any, any ? (double)r->window_slow / (double)r->window_calls : 0));
+	put(out, o, "consecutive_failures", integer(r->consecutive));
+	return o;
+}
+
+static json_t *probes_json(struct out *out, const struct inspect_resource *r)
+{
+	json_t *o = json_object();
+
+	put(out, o, "out", integer(r->probes_out));
+	put(out, o, "limit", integer(r->policy.probes));
+	put(out, o, "ok", integer(r->trial_ok));
+	put(out, o, "failed", integer(r->trial_failed));
+	return o;
+}
+
+static json_t *permits_json(struct out *out, const struct inspect_resource *r)
+{
+	uint32_t in_use = roster_take(&out->roster, out->map, r);
+	json_t *o = json_object(), *holders = json_array();
+
+	for (size_t i = 0; i < out->roster.held; i++) {
+		const struct roster_worker *worker = roster_find(&out->roster, out->roster.lives[i]);
+		json_t *holder = json_object();
+
+		put(out, holder, "worker", integer(out->roster.lives[i]));
+		put(out, holder, "pid",
+		    integer_if(worker != NULL && worker->seen.pid > 0, worker != NULL ? (uint64_t)worker->seen.pid : 0));
+		put(out, holder, "permits", integer(out->roster.permits[i]));
+		append(out, holders, holder);
+	}
+	put(out, o, "in_use", integer(in_use));
+	put(out, o, "limit", integer_if(r->limited, r->limit));
+	put(out, o, "effective", integer_if(r->limited, r->effective));
+	put(out, o, "debt", integer_if(r->limited, r->debt));
+	put(out, o, "by_worker", holders);
+	return o;
+}
+
+static json_t *budget_json(struct out *out, const struct inspect_resource *r)
+{
+	json_t *o = json_object();
+
+	put(out, o, "tokens", real_if(r->budgeted, r->tokens));
+	put(out, o, "capacity", real_if(r->budgeted, r->capacity));
+	return o;
+}
+
+static json_t *counters_json(struct out *out, const struct resc_counters *counters)
+{
+	json_t *o = json_object();
+
+	put(out, o, "enters", integer(counters->enters));
+#define X(name, text) put(out, o, #name, integer(counters->name));
+	RESC_COUNTERS(X)
+#undef X
+#define X(NAME, name, text) put(out, o, "refused_" #name, integer(counters->refused_##name));
+	RESC_REFUSALS(X)
+#undef X
+#define X(name, text) put(out, o, "fallback_" #name, integer(counters->fallback_##name));
+	RESC_FALLBACKS(X)
+#undef X
+	return o;
+}
+
+/* The buckets that are not empty, as [upper edge in microseconds, count]. */
+static json_t *latency_json(struct out *out, const struct inspect_latency *latency)
+{
+	static const struct {
+		const char *key;
+		double q;
+	} quantiles[] = {{"p50_us", 0.5}, {"p90_us", 0.9}, {"p99_us", 0.99}, {"p999_us", 0.999}};
+	json_t *o = json_object(), *buckets = json_array();
+
+	put(out, o, "count", integer(latency->count));
+	put(out, o, "sum_us", integer(latency->sum_us));
+	for (size_t i = 0; i < sizeof(quantiles) / sizeof(quantiles[0]); i++)
+		put(out, o, quantiles[i].key, integer_if(latency->count > 0, latency_quantile_us(latency, quantiles[i].q)));
+	for (unsigned i = 0; i < LATENCY_BUCKETS; i++) {
+		if (latency->buckets[i] == 0)
+			continue;
+		json_t *bucket = json_array();
+		append(out, bucket, integer(latency_edge_us(i)));
+		append(out, bucket, integer(latency->buckets[i]));
+		append(out, buckets, bucket);
+	}
+	put(out, o, "buckets", buckets);
+	return o;
+}
+
+static void put_state(struct out *out, json_t *o, const struct inspect_resource *r)
+{
+	bool open = r->breaker == TAG_OPEN;
+
+	put(out, o, "state", json_string(breaker_name(r->breaker)));
+	put(out, o, "since_ms", integer(r->since_ms));
+	put(out, o, "since_age_ms", integer(from_until(r->since_ms, r->now_ms)));
+	put(out, o, "why", json_string(reason_name(r->reason)));
+	put(out, o, "why_text", json_string(reason_text(r->reason)));
+	put(out, o, "opened_since_ms", integer_if(open, r->since_ms));
+	put(out, o, "due_ms", integer_if(open, r->due_ms));
+	put(out, o, "due_left_ms", integer_if(open, from_until(r->now_ms, r->due_ms)));
+	put(out, o, "probe_due", json_boolean(r->probe_due));
+	put(out, o, "generation", integer(r->generation));
+	put(out, o, "reopened", integer(r->reopened));
+}
+
+static json_t *resource_json(struct out *out, const struct inspect_resource *r)
+{
+	json_t *o = json_object();
+
+	put(out, o, "name", text(r->name));
+	put_state(out, o, r);
+	put(out, o, "override", override_json(out, r));
+	put(out, o, "window", window_json(out, r));
+	put(out, o, "probes", probes_json(out, r));
+	put(out, o, "permits", permits_json(out, r));
+	put(out, o, "retry", budget_json(out, r));
+	put(out, o, "counters", counters_json(out, &r->counters));
+	put(out, o, "latency", latency_json(out, &r->latency));
+	put(out, o, "policy", policy_json(out, &r->policy));
+	return o;
+}
+
+/* ---- workers, daemon, segment ---- */
+
+static json_t *worker_json(struct out *out, const struct roster_worker *worker, uint64_t now_ms)
+{
+	const struct inspect_worker *w = &worker->seen;
+	bool known = w->pid > 0;
+	json_t *o = json_object();
+
+	put(out, o, "worker", integer(w->life));
+	put(out, o, "slot", integer(w->slot));
+	put(out, o, "pid", integer_if(known, (uint64_t)w->pid));
+	put(out, o, "pid_namespace", integer_if(known, w->pid_namespace));
+	put(out, o, "same_namespace", json_boolean(w->same_namespace));
+	put(out, o, "start_ticks", integer_if(known, w->start_ticks));
+	put(out, o, "name", text_if(known, w->name));
+	put(out, o, "registered_ms", integer_if(known, w->registered_ms));
+	put(out, o, "age_ms", integer_if(known, from_until(w->registered_ms, now_ms)));
+	put(out, o, "alive", json_boolean(w->alive));
+	put(out, o, "permits", integer(worker->permits));
+	put(out, o, "probes", integer(worker->probes));
+	return o;
+}
+
+static json_t *roster_json(struct out *out)
+{
+	uint64_t now_ms = clock_coarse_ms(out->map);
+	json_t *array = json_array();
+
+	for (size_t i = 0; i < out->roster.count; i++)
+		append(out, array, worker_json(out, &out->roster.workers[i], now_ms));
+	return array;
+}
+
+static json_t *reload_json(struct out *out, const struct inspect_daemon *d)
+{
+	json_t *o = json_object();
+
+	put(out, o, "done", integer(d->reloads));
+	put(out, o, "failed", integer(d->reloads_failed));
+	put(out, o, "last_failed", json_boolean(d->reload_failed));
+	put(out, o, "last_ms", integer(d->reload_ms));
+	put(out, o, "problems", text_if(d->reload_failed, d->reload_text));
+	return o;
+}
+
+static json_t *daemon_json(struct out *out)
+{
+	struct inspect_daemon d;
+	json_t *o = json_object();
+
+	inspect_daemon(out->map, &d);
+	put(out, o, "status", json_string(daemon_status(&d)));
+	put(out, o, "alive", json_boolean(d.alive));
+	put(out, o, "pid", integer_if(d.pid > 0, (uint64_t)d.pid));
+	put(out, o, "started_ms", integer(d.started_ms));
+	put(out, o, "heartbeat_ms", integer(d.heartbeat_ms));
+	put(out, o, "heartbeat_age_ms", integer(from_until(d.heartbeat_ms, d.now_ms)));
+	put(out, o, "control", text(d.control));
+	put(out, o, "reload", reload_json(out, &d));
+	put(out, o, "workers_reaped", integer(d.lives_reaped));
+	return o;
+}
+
+static json_t *dims_json(struct out *out)
+{
+	const struct segment_dims *dims = &out->map->dims;
+	json_t *o = json_object();
+
+	put(out, o, "resources", integer(dims->resources));
+	put(out, o, "workers", integer(dims->workers));
+	put(out, o, "permits", integer(dims->permits));
+	put(out, o, "shards", integer(dims->shards));
+	put(out, o, "events", integer(dims->events));
+	return o;
+}
+
+static json_t *segment_json(struct out *out)
+{
+	const struct map *map = out->map;
+	json_t *o = json_object();
+
+	put(out, o, "generation", hex(map->generation));
+	put(out, o, "predecessor", map->predecessor != 0 ? hex(map->predecessor) : json_null());
+	put(out, o, "created", json_string(time_utc(wall_clock_ns(map, 0)).s));
+	put(out, o, "size", integer(map->size));
+	put(out, o, "layout", hex(segment_layout_hash()));
+	put(out, o, "dims", dims_json(out));
+	return o;
+}
+
+/* ---- documents ---- */
+
+static bool out_open(struct out *out, const struct map *map)
+{
+	*out = (struct out){.map = map};
+	return roster_open(&out->roster, map) == 0;
+}
+
+/* The end of a document: the reference, or NULL if something is missing in it. */
+static json_t *out_close(struct out *out, json_t *document)
+{
+	roster_close(&out->roster);
+	if (!out->failed)
+		return document;
+	json_decref(document);
+	return NULL;
+}
+
+/* The text of a document that is written piece by piece. */
+struct buffer {
+	char *text;
+	size_t size;
+	size_t room;
+};
+
+static int buffer_add(const char *piece, size_t size, void *arg)
+{
+	struct buffer *buffer = arg;
+
+	if (buffer->room - buffer->size < size) {
+		size_t room = 2 * (buffer->room + size) + 65536;
+		char *more = realloc(buffer->text, room);
+		if (more == NULL)
+			return -1;
+		buffer->text = more;
+		buffer->room = room;
+	}
+	memcpy(buffer->text + buffer->size, piece, size);
+	buffer->size += size;
+	return 0;
+}
+
+static void add_text(struct out *out, struct buffer *buffer, const char *piece)
+{
+	if (buffer_add(piece, strlen(piece), buffer) != 0)
+		out->failed = true;
+}
+
+/* Takes the reference. */
+static void add_json(struct out *out, struct buffer *buffer, json_t *json, size_t flags)
+{
+	if (json_dump_callback(json, buffer_add, buffer, SNAPSHOT_JSON_FLAGS | JSON_COMPACT | flags) != 0)
+		out->failed = true;
+	json_decref(json);
+}
+
+/* Resource after resource, each freed before the next one: half of the time of building them all would go into fresh memory. */
+static void add_resources(struct out *out, struct buffer *buffer)
+{
+	uint64_t records = atomic_load_explicit(&out->map->daemon->resources, memory_order_acquire);
+	struct inspect_resource resource;
+	const char *separator = "";
+
+	for (uint32_t i = 0; i < out->map->dims.resources && i < records; i++) {
+		if (inspect_resource(out->map, i, &resource) != 0)
+			continue;
+		add_text(out, buffer, separator);
+		add_json(out, buffer, resource_json(out, &resource), 0);
+		separator = ",";
+	}
+}
+
+static json_t *head_json(struct out *out)
+{
+	uint64_t now_ms = clock_coarse_ms(out->map);
+	json_t *o = json_object();
+
+	put(out, o, "version", integer(SNAPSHOT_VERSION));
+	put(out, o, "resc", json_string(RESC_VERSION_STRING));
+	put(out, o, "instance", text(out->map->instance));
+	put(out, o, "time", json_string(time_utc(wall_clock_ns(out->map, now_ms)).s));
+	put(out, o, "now_ms", integer(now_ms));
+	put(out, o, "segment", segment_json(out));
+	put(out, o, "daemon", daemon_json(out));
+	return o;
+}
+
+char *snapshot_text(const struct map *map, size_t *size)
+{
+	struct buffer buffer = {0};
+	struct out out;
+
+	if (!out_open(&out, map))
+		return NULL;
+	add_text(&out, &buffer, "{");
+	add_json(&out, &buffer, head_json(&out), JSON_EMBED);
+	add_text(&out, &buffer, ",\"resources\":[");
+	add_resources(&out, &buffer);
+	/* After the resources: what the workers hold has been summed up on the way. */
+	add_text(&out, &buffer, "],\"workers\":");
+	add_json(&out, &buffer, roster_json(&out), 0);
+	add_text(&out, &buffer, "}");
+	roster_close(&out.roster);
+	if (out.failed) {
+		free(buffer.text);
+		return NULL;
+	}
+	*size = buffer.size;
+	return buffer.text;
+}
+
+json_t *snapshot_json(const struct map *map)
+{
+	size_t size;
+	char *compact = snapshot_text(map, &size);
+	json_t *json = compact == NULL ? NULL : json_loadb(compact, size, 0, NULL);
+
+	free(compact);
+	return json;
+}
+
+json_t *resources_json(const struct map *map, const uint32_t *indices, size_t count)
+{
+	struct inspect_resource resource;
+	struct out out;
+
+	if (!out_open(&out, map))
+		return NULL;
+	json_t *array = json_array();
+	for (size_t i = 0; i < count; i++)
+		if (inspect_resource(map, indices[i], &resource) == 0)
+			append(&out, array, resource_json(&out, &resource));
+	return out_close(&out, array);
+}
+
+json_t *workers_json(const struct map *map)
+{
+	struct inspect_resource resource;
+	struct out out;
+
+	if (!out_open(&out, map))
+		return NULL;
+	for (uint32_t i = 0; i < map->dims.resources; i++)
+		if (inspect_resource(map, i, &resource) == 0)
+			roster_take(&out.roster, map, &resource);
+	json_t *array = roster_json(&out);
+	return out_close(&out, array);
+}
+
+static json_t *event_values(struct out *out, const struct event *event)
+{
+	json_t *o = json_object();
+
+	for (unsigned i = 0; i < 2; i++) {
+		const char *name = event_value_name(event, i);
+		if (name != NULL)
+			put(out, o, name, integer(event->value[i]));
+	}
+	return o;
+}
+
+json_t *event_json(const struct map *map, const struct event *event)
+{
+	struct out out = {.map = map};
+	bool breaker = event->kind == EVENT_BREAKER, forced = event->kind == EVENT_FORCED;
+	json_t *o = json_object();
+
+	put(&out, o, "number", integer(event->number));
+	put(&out, o, "time", json_string(time_utc(wall_clock_ns(map, event->ms)).s));
+	put(&out, o, "ms", integer(event->ms));
+	put(&out, o, "kind", json_string(event_kind_name(event->kind)));
+	put(&out, o, "resource", text_if(event->resource[0] != '\0', event->resource));
+	/* rescd, who writes it for a process that died in between, does not know where from. */
+	put(&out, o, "from", breaker && event->from != TAG_EMPTY ? json_string(breaker_name(event->from)) : json_null());
+	put(&out, o, "to", breaker ? json_string(breaker_name(event->to)) : json_null());
+	put(&out, o, "why", breaker ? json_string(reason_name(event->reason)) : json_null());
+	put(&out, o, "generation", integer(event->generation));
+	put(&out, o, "mode", forced ? json_string(override_mode_name((enum override_mode)(event->value[1] & 3))) : json_null());
+	put(&out, o, "values", event_values(&out, event));
+	put(&out, o, "pid", integer((uint64_t)event->pid));
+	put(&out, o, "uid", integer(event->uid));
+	put(&out, o, "text", text(event->text));
+	return out_close(&out, o);
+}

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: MIT */
+/* What the unit tests of one resource share: a segment with one resource, its clock, and main(). */
+#ifndef UNIT_FIXTURE_H
+#define UNIT_FIXTURE_H
+
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "map.h"
+#include "policy.h"
+#include "words.h"
+
+struct fixture {
+	struct map map;
+	struct policy policy;
+	uint32_t index;
+	struct state *state;
+};
+
+/* Publishes "payments" with that policy; NULL: the defaults with a breaker. */
+static inline void fixture_publish(struct fixture *f, const struct policy *policy)
+{
+	uint64_t sequence;
+
+	if (policy == NULL)
+		policy_private(&f->policy);
+	else
+		f->policy = *policy;
+	int index = policy_publish(&f->map, "payments", &f->policy);
+	ck_assert_int_ge(index, 0);
+	f->index = (uint32_t)index;
+	f->state = map_state(&f->map, f->index);
+	ck_assert_int_eq(policy_read(&f->map, f->index, &f->policy, &sequence), 0);
+}
+
+/* A private segment: what forked children do in it stays theirs. */
+static inline void fixture_open(struct fixture *f, const struct policy *policy)
+{
+	struct resc_error err;
+
+	ck_assert_msg(map_private(&f->map, "unit", &err) == 0, "%s", err.text);
+	fixture_publish(f, policy);
+}
+
+/* A segment that forked children share. It has no name, so nothing is left behind. */
+static inline void fixture_open_shared(struct fixture *f, const struct policy *policy)
+{
+	struct segment_dims dims;
+	struct resc_error err;
+
+	map_dims(&dims, 16, 16, 64);
+	ck_assert_msg(map_create(&f->map, "unit", &dims, NULL, 0600, (gid_t)-1, &err) == 0, "%s", err.text);
+	fixture_publish(f, policy);
+}
+
+#ifdef RESC_TEST_CLOCK
+/* Sets the time of the segment. */
+static inline void fixture_at(struct fixture *f, uint64_t ms)
+{
+	atomic_store_explicit(&f->map.live->clock_ns, f->map.created_ns + ms * 1000000, memory_order_relaxed);
+}
+#endif
+
+static inline uint64_t fixture_load(const word *w)
+{
+	return atomic_load_explicit(w, memory_order_acquire);
+}
+static inline void fixture_store(word *w, uint64_t value)
+{
+	atomic_store_explicit(w, value, memory_order_release);
+}
+
+/* Waits for a child. Its exit status, or -signal. */
+static inline int fixture_wait(pid_t pid)
+{
+	int status;
+
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+/* Runs a suite: 0 when everything passed. */
+static inline int fixture_run(Suite *suite)
+{
+	SRunner *runner = srunner_create(suite);
+
+	srunner_run_all(runner, CK_NORMAL);
+	int failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
+#endif

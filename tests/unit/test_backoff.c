@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: MIT */
+/* Backoff and jitter: the ranges that the names promise, the cap, and no wrap whatever the numbers. */
+#include "backoff.h"
+
+#include "fixture.h"
+
+#define MS    UINT64_C(1000000)
+#define DRAWS 2000
+
+static struct policy plan(enum backoff backoff, enum jitter jitter)
+{
+	struct policy policy;
+
+	policy_defaults(&policy);
+	policy.backoff = backoff;
+	policy.backoff_jitter = jitter;
+	policy.base_ns = 100 * MS;
+	policy.cap_ns = 2000 * MS;
+	return policy;
+}
+
+/* Draws many: all within low..high, and they come near both ends. */
+static void expect_range(const struct policy *policy, unsigned attempts, uint64_t previous, uint64_t low, uint64_t high)
+{
+	uint64_t least = UINT64_MAX;
+	uint64_t most = 0;
+
+	resc_seed(1);
+	for (int i = 0; i < DRAWS; i++) {
+		uint64_t wait = backoff_wait_ns(policy, attempts, previous);
+		least = wait < least ? wait : least;
+		most = wait > most ? wait : most;
+	}
+	ck_assert_uint_ge(least, low);
+	ck_assert_uint_le(most, high);
+	ck_assert_uint_le(least, low + (high - low) / 50);
+	ck_assert_uint_ge(most, high - (high - low) / 50);
+}
+
+START_TEST(none_does_not_wait)
+{
+	for (int jitter = JITTER_NONE; jitter <= JITTER_PROPORTIONAL; jitter++) {
+		struct policy policy = plan(BACKOFF_NONE, (enum jitter)jitter);
+		ck_assert_uint_eq(backoff_wait_ns(&policy, 1, 0), 0);
+		ck_assert_uint_eq(backoff_wait_ns(&policy, 9, 100 * MS), 0);
+	}
+}
+END_TEST
+
+START_TEST(fixed)
+{
+	struct policy policy = plan(BACKOFF_FIXED, JITTER_NONE);
+
+	ck_assert_uint_eq(backoff_wait_ns(&policy, 1, 0), 100 * MS);
+	ck_assert_uint_eq(backoff_wait_ns(&policy, 9, 100 * MS), 100 * MS);
+	policy.cap_ns = 30 * MS;
+	ck_assert_uint_eq(backoff_wait_ns(&policy, 1, 0), 30 * MS);
+}
+END_TEST
+
+START_TEST(exponential_doubles_up_to_the_cap)
+{
+	static const uint64_t expected_ms[] = {100, 200, 400, 800, 1600, 2000, 2000};
+	struct policy policy = plan(BACKOFF_EXPONENTIAL, JITTER_NONE);
+
+	for (unsigned i = 0; i < 7; i++)
+		ck_assert_uint_eq(backoff_wait_ns(&policy, i + 1, 0), expected_ms[i] * MS);
+	ck_assert_uint_eq(backoff_wait_ns(&policy, 0, 0), 100 * MS);
+}
+END_TEST
+
+START_TEST(the_ranges_of_jitter)
+{
+	struct policy policy = plan(BACKOFF_EXPONENTIAL, JITTER_FULL);
+	expect_range(&policy, 3, 0, 0, 400 * MS);
+	policy.backoff_jitter = JITTER_EQUAL;
+	expect_range(&policy, 3, 0, 200 * MS, 400 * MS);
+	policy.backoff_jitter = JITTER_PROPORTIONAL;
+	expect_range(&policy, 3, 0, 320 * MS, 480 * MS);
+	policy.backoff_jitter = JITTER_DECORRELATED;
+	expect_range(&policy, 1, 0, 100 * MS, 300 * MS);
+	expect_range(&policy, 2, 250 * MS, 100 * MS, 750 * MS);
+}
+END_TEST
+
+START_TEST(the_cap_is_never_passed)
+{
+	struct policy policy = plan(BACKOFF_EXPONENTIAL, JITTER_PROPORTIONAL);
+
+	expect_range(&policy, 9, 0, 1600 * MS, 2000 * MS);
+	policy.backoff_jitter = JITTER_DECORRELATED;
+	resc_seed(1);
+	for (uint64_t i = 0, wait = 0; i < DRAWS; i++) {
+		wait = backoff_wait_ns(&policy, 2, wait);
+		ck_assert_uint_ge(wait, 100 * MS);
+		ck_assert_uint_le(wait, 2000 * MS);
+	}
+}
+END_TEST
+
+START_TEST(proportional_jitter_does_not_gather_at_the_cap)
+{
+	struct policy policy = plan(BACKOFF_EXPONENTIAL, JITTER_PROPORTIONAL);
+	unsigned at_cap = 0;
+
+	resc_seed(1);
+	for (int i = 0; i < DRAWS; i++)
+		at_cap += backoff_wait_ns(&policy, 9, 0) == policy.cap_ns;
+	ck_assert_uint_lt(at_cap, DRAWS / 100);
+}
+END_TEST
+
+START_TEST(no_cap_is_no_cap)
+{
+	struct policy policy = plan(BACKOFF_EXPONENTIAL, JITTER_NONE);
+
+	policy.cap_ns = 0;
+	ck_assert_uint_eq(backoff_wait_ns(&policy, 11, 0), 102400 * MS);
+}
+END_TEST
+
+START_TEST(nothing_wraps)
+{
+	static const uint64_t sizes[] = {0, 1, UINT64_C(1) << 62, INT64_MAX, UINT64_MAX};
+	static const unsigned attempts[] = {0, 1, 2, 63, 64, 65, UINT32_MAX};
+
+	for (int n = 0; n < 5 * 5 * 7 * 5 * 3 * 5; n++) {
+		int left = n;
+		struct policy policy = plan((enum backoff)(left % 3), (enum jitter)(left / 3 % 5));
+		left /= 15;
+		policy.base_ns = sizes[left % 5];
+		policy.cap_ns = sizes[left / 5 % 5];
+		left /= 25;
+		uint64_t wait = backoff_wait_ns(&policy, attempts[left % 7], sizes[left / 7]);
+		ck_assert_uint_le(wait, INT64_MAX);
+		if (policy.cap_ns != 0)
+			ck_assert_uint_le(wait, policy.cap_ns);
+	}
+	struct policy policy = plan(BACKOFF_EXPONENTIAL, JITTER_NONE);
+	policy.base_ns = UINT64_C(1) << 62;
+	policy.cap_ns = 0;
+	ck_assert_uint_eq(backoff_wait_ns(&policy, 3, 0), INT64_MAX);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("backoff");
+	TCase *tests = tcase_create("backoff");
+
+	tcase_add_test(tests, none_does_not_wait);
+	tcase_add_test(tests, fixed);
+	tcase_add_test(tests, exponential_doubles_up_to_the_cap);
+	tcase_add_test(tests, the_ranges_of_jitter);
+	tcase_add_test(tests, the_cap_is_never_passed);
+	tcase_add_test(tests, proportional_jitter_does_not_gather_at_the_cap);
+	tcase_add_test(tests, no_cap_is_no_cap);
+	tcase_add_test(tests, nothing_wraps);
+	suite_add_tcase(suite, tests);
+	return fixture_run(suite);
+}

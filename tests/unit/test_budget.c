@@ -1,0 +1,639 @@
+/* SPDX-License-Identifier: MIT */
+/* The retry budget: exact in fixed point, clamped at both ends, no fraction lost, and conserved however many share it. */
+#include "budget.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+
+#include "failpoint.h"
+#include "fixture.h"
+#include "random.h"
+
+#define MOST (UINT64_C(4294967295) * TOKEN)
+
+static struct fixture f;
+
+static struct policy plan(uint64_t ratio, uint64_t capacity, uint64_t per_second)
+{
+	struct policy policy;
+
+	policy_defaults(&policy);
+	policy.flags |= POLICY_CONFIGURED | POLICY_BUDGET;
+	policy.budget_ratio = ratio;
+	policy.budget_capacity = capacity;
+	policy.budget_previous = capacity;
+	policy.budget_per_second = per_second;
+	return policy;
+}
+
+static void set_up(void)
+{
+	struct policy policy = plan(TOKEN / 10, 10 * TOKEN, 0);
+
+	fixture_open(&f, &policy);
+	fixture_at(&f, 0);
+}
+
+static void tear_down(void)
+{
+	map_close(&f.map);
+}
+
+/* A fresh bucket, with so many tokens in it, paid until now_ms. */
+static void fresh(uint64_t ratio, uint64_t capacity, uint64_t per_second, uint64_t tokens, uint64_t now_ms)
+{
+	f.policy = plan(ratio, capacity, per_second);
+	fixture_store(&f.state->tokens, tokens_make(WORD_LIVE, 0, tokens));
+	fixture_store(&f.state->refilled_ms, now_ms);
+}
+
+static void reload(uint64_t capacity)
+{
+	f.policy.budget_previous = f.policy.budget_capacity;
+	f.policy.budget_capacity = capacity;
+	f.policy.budget_epoch = (f.policy.budget_epoch + 1) & 0xff;
+}
+
+/* At that time. */
+static int withdraw(uint64_t now_ms)
+{
+	fixture_at(&f, now_ms);
+	return budget_withdraw(&f.map, f.state, &f.policy, now_ms);
+}
+static void deposit(void)
+{
+	ck_assert_int_eq(budget_deposit(&f.map, f.state, &f.policy), 0);
+}
+static uint64_t now(uint64_t now_ms)
+{
+	return budget_now(&f.map, f.state, &f.policy, now_ms);
+}
+
+static void deposit_times(unsigned n)
+{
+	for (unsigned i = 0; i < n; i++)
+		deposit();
+}
+
+static unsigned drain(uint64_t now_ms)
+{
+	unsigned taken = 0;
+
+	while (withdraw(now_ms) == 0)
+		taken++;
+	return taken;
+}
+
+START_TEST(starts_full)
+{
+	ck_assert_uint_eq(now(0), 10 * TOKEN);
+	ck_assert_uint_eq(drain(0), 10);
+}
+END_TEST
+
+START_TEST(D3_clamped_at_both_ends)
+{
+	deposit_times(1000000);
+	ck_assert_uint_eq(now(0), 10 * TOKEN);
+	ck_assert_uint_eq(drain(0), 10);
+	for (int i = 0; i < 1000; i++)
+		ck_assert_int_eq(withdraw(0), 1);
+	ck_assert_uint_eq(now(0), 0);
+	deposit();
+	ck_assert_uint_eq(now(0), TOKEN / 10);
+}
+END_TEST
+
+START_TEST(D4_ratio_0_has_only_the_floor)
+{
+	fresh(0, 10 * TOKEN, TOKEN, 0, 0);
+	deposit_times(1000);
+	ck_assert_int_eq(withdraw(999), 1);
+	ck_assert_int_eq(withdraw(1000), 0);
+	ck_assert_int_eq(withdraw(1000), 1);
+}
+END_TEST
+
+START_TEST(D4_one_retry_in_a_thousand_calls)
+{
+	fresh(TOKEN / 1000, 10 * TOKEN, 0, 0, 0);
+	deposit_times(999);
+	ck_assert_int_eq(withdraw(0), 1);
+	deposit();
+	ck_assert_int_eq(withdraw(0), 0);
+	ck_assert_int_eq(withdraw(0), 1);
+}
+END_TEST
+
+START_TEST(D4_extreme_ratios_and_sizes)
+{
+	static const uint64_t ratios[] = {0, TOKEN / 1000, TOKEN, 10 * TOKEN, 1000 * TOKEN};
+	static const uint64_t capacities[] = {TOKEN, 1000 * TOKEN, MOST};
+
+	for (size_t i = 0; i < 5; i++) {
+		for (size_t j = 0; j < 3; j++) {
+			fresh(ratios[i], capacities[j], 1000000 * TOKEN, capacities[j] - 1, 0);
+			deposit_times(3);
+			ck_assert_uint_eq(now(0), capacities[j] - (ratios[i] == 0));
+			ck_assert_int_eq(withdraw(0), ratios[i] == 0 && capacities[j] == TOKEN);
+			fresh(ratios[i], capacities[j], 1000000 * TOKEN, 0, 0);
+			deposit_times(2);
+			ck_assert_uint_eq(now(0), 2 * ratios[i] < capacities[j] ? 2 * ratios[i] : capacities[j]);
+			ck_assert_uint_eq(now(TIME_MASK), capacities[j]);
+			ck_assert_int_eq(withdraw(TIME_MASK), 0);
+			ck_assert_uint_eq(now(TIME_MASK), capacities[j] - TOKEN);
+		}
+	}
+}
+END_TEST
+
+START_TEST(D5_the_lone_failing_call)
+{
+	/* A failure changes nothing, so the answer before and after its leave is the same. */
+	fresh(TOKEN, TOKEN, 0, TOKEN, 0);
+	ck_assert_int_eq(withdraw(0), 0);
+	ck_assert_int_eq(withdraw(0), 1);
+	fresh(TOKEN, 6 * TOKEN, 0, 6 * TOKEN, 0);
+	ck_assert_uint_eq(drain(0), 6);
+}
+END_TEST
+
+START_TEST(a_full_bucket_is_not_written)
+{
+	/* What a deposit would write: the epoch of its policy. */
+	fixture_store(&f.state->tokens, tokens_make(WORD_PREPARED, 0, 10 * TOKEN));
+	deposit();
+	ck_assert_uint_eq(fixture_load(&f.state->tokens), tokens_make(WORD_PREPARED, 0, 10 * TOKEN));
+	ck_assert_int_eq(withdraw(0), 0);
+	ck_assert_uint_eq(fixture_load(&f.state->tokens), tokens_make(WORD_LIVE, 0, 9 * TOKEN));
+}
+END_TEST
+
+START_TEST(asking_does_not_change_anything)
+{
+	fresh(0, 10 * TOKEN, TOKEN, 0, 0);
+	ck_assert_uint_eq(now(2500), 2500000);
+	ck_assert_uint_eq(fixture_load(&f.state->refilled_ms), 0);
+	ck_assert_uint_eq(fixture_load(&f.state->tokens), tokens_make(WORD_LIVE, 0, 0));
+}
+END_TEST
+
+/* ---- the floor ---- */
+
+START_TEST(no_fraction_is_lost_to_frequent_asking)
+{
+	/* Rates whose millisecond is no whole number of millionths; asked each millisecond for 100 seconds. */
+	static const uint64_t rates[] = {1, 3, 7, 333, 999, 1001, TOKEN / 3, TOKEN + 1, 12345678};
+
+	for (size_t i = 0; i < sizeof(rates) / sizeof(rates[0]); i++) {
+		uint64_t taken = 0;
+		fresh(0, MOST, rates[i], 0, 0);
+		for (uint64_t ms = 1; ms <= 100000; ms++)
+			taken += withdraw(ms) == 0;
+		ck_assert_uint_eq(taken * TOKEN + now(100000), rates[i] * 100);
+	}
+}
+END_TEST
+
+START_TEST(a_long_idle_time_only_fills)
+{
+	fresh(0, 10 * TOKEN, 1000000 * TOKEN, 0, 0);
+	ck_assert_int_eq(withdraw(TIME_MASK), 0);
+	ck_assert_uint_eq(now(TIME_MASK), 9 * TOKEN);
+}
+END_TEST
+
+START_TEST(time_that_passed_while_full_is_not_kept)
+{
+	fresh(0, 10 * TOKEN, TOKEN, 10 * TOKEN, 0);
+	ck_assert_uint_eq(drain(3600000), 10);
+	ck_assert_int_eq(withdraw(3600999), 1);
+	ck_assert_int_eq(withdraw(3601000), 0);
+}
+END_TEST
+
+START_TEST(time_that_passed_while_deposits_filled_it_is_not_kept)
+{
+	fresh(TOKEN, 10 * TOKEN, TOKEN, 0, 0);
+	deposit_times(20);
+	ck_assert_uint_eq(drain(3600000), 10);
+}
+END_TEST
+
+START_TEST(a_clock_that_is_a_tick_behind_pays_nothing_twice)
+{
+	fresh(0, 10 * TOKEN, TOKEN, 0, 0);
+	ck_assert_int_eq(withdraw(1500), 0);
+	ck_assert_int_eq(withdraw(1490), 1);
+	ck_assert_uint_eq(fixture_load(&f.state->refilled_ms), 1500);
+	ck_assert_int_eq(withdraw(2000), 0);
+	ck_assert_uint_eq(now(2000), 0);
+}
+END_TEST
+
+START_TEST(a_damaged_time_does_not_stop_the_floor)
+{
+	fresh(0, 10 * TOKEN, TOKEN, 0, UINT64_MAX);
+	ck_assert_int_eq(withdraw(5000), 1);
+	ck_assert_int_eq(withdraw(6000), 0);
+}
+END_TEST
+
+START_TEST(a_worker_that_was_stopped_pays_nothing_twice)
+{
+	/* It read the clock, was stopped for a minute, and goes on with the time that it knows. */
+	fresh(0, 100 * TOKEN, TOKEN, 0, 0);
+	ck_assert_int_eq(withdraw(65000), 0);
+	uint64_t refilled = fixture_load(&f.state->refilled_ms);
+	ck_assert_int_eq(budget_withdraw(&f.map, f.state, &f.policy, 5000), 0);
+	ck_assert_uint_eq(fixture_load(&f.state->refilled_ms), refilled);
+	ck_assert_uint_eq(now(65000), 63 * TOKEN);
+}
+END_TEST
+
+START_TEST(settling_pays_by_the_old_rate)
+{
+	fresh(0, 100 * TOKEN, TOKEN, 0, 0);
+	budget_settle(&f.map, f.state, &f.policy, 5000);
+	f.policy.budget_per_second = 1000 * TOKEN;
+	ck_assert_uint_eq(now(5000), 5 * TOKEN);
+	/* A floor where there was none starts now, and not in the past. */
+	fresh(0, 100 * TOKEN, 0, 0, 0);
+	budget_settle(&f.map, f.state, &f.policy, 5000);
+	f.policy.budget_per_second = TOKEN;
+	ck_assert_uint_eq(now(5000), 0);
+	ck_assert_uint_eq(now(6000), TOKEN);
+}
+END_TEST
+
+/* ---- live changes ---- */
+
+START_TEST(D8_a_changed_capacity_keeps_the_filled_share)
+{
+	fresh(0, UINT64_C(104857600) * TOKEN, 0, UINT64_C(90000000) * TOKEN, 0);
+	reload(UINT64_C(1048576) * TOKEN);
+	ck_assert_uint_eq(now(0), UINT64_C(900000) * TOKEN);
+	ck_assert_int_eq(withdraw(0), 0);
+	ck_assert_uint_eq(now(0), UINT64_C(899999) * TOKEN);
+
+	fresh(TOKEN, 10 * TOKEN, 0, 8 * TOKEN, 0);
+	reload(5 * TOKEN);
+	ck_assert_uint_eq(drain(0), 4);
+	fresh(TOKEN, 5 * TOKEN, 0, 5 * TOKEN, 0);
+	reload(10 * TOKEN);
+	ck_assert_uint_eq(drain(0), 10);
+	deposit_times(20);
+	ck_assert_uint_eq(now(0), 10 * TOKEN);
+}
+END_TEST
+
+START_TEST(D8_a_share_is_kept_once)
+{
+	fresh(TOKEN / 10, 10 * TOKEN, 0, 4 * TOKEN, 0);
+	reload(20 * TOKEN);
+	deposit();
+	ck_assert_uint_eq(now(0), 8 * TOKEN + TOKEN / 10);
+	deposit();
+	ck_assert_uint_eq(now(0), 8 * TOKEN + TOKEN / 5);
+}
+END_TEST
+
+START_TEST(D8_epochs_wrap)
+{
+	fresh(0, 10 * TOKEN, 0, 0, 0);
+	f.policy.budget_epoch = 255;
+	fixture_store(&f.state->tokens, tokens_make(WORD_LIVE, 255, 4 * TOKEN));
+	reload(20 * TOKEN);
+	ck_assert_uint_eq(now(0), 8 * TOKEN);
+	ck_assert_int_eq(withdraw(0), 0);
+	ck_assert_uint_eq(tokens_epoch(fixture_load(&f.state->tokens)), 0);
+}
+END_TEST
+
+START_TEST(D8_an_older_word_is_cut_to_the_capacity)
+{
+	fresh(0, 10 * TOKEN, 0, 8 * TOKEN, 0);
+	reload(100 * TOKEN);
+	reload(5 * TOKEN);
+	ck_assert_uint_eq(now(0), 5 * TOKEN);
+	ck_assert_uint_eq(drain(0), 5);
+}
+END_TEST
+
+START_TEST(D8_a_caller_with_an_old_policy_changes_no_size)
+{
+	fresh(TOKEN, 5 * TOKEN, 0, 5 * TOKEN, 0);
+	struct policy old = f.policy;
+	reload(10 * TOKEN);
+	ck_assert_int_eq(withdraw(0), 0); /* converted: 9 of 10 */
+
+	ck_assert_int_eq(budget_deposit(&f.map, f.state, &old), 0);
+	ck_assert_uint_eq(now(0), 9 * TOKEN);
+	ck_assert_uint_eq(budget_now(&f.map, f.state, &old, 0), 5 * TOKEN);
+	ck_assert_int_eq(budget_withdraw(&f.map, f.state, &old, 0), 0);
+	ck_assert_uint_eq(now(0), 8 * TOKEN);
+	ck_assert_uint_eq(tokens_epoch(fixture_load(&f.state->tokens)), 1);
+
+	/* And where the new one is smaller, nobody who knows it sees more than it holds. */
+	fresh(TOKEN, 10 * TOKEN, 0, 10 * TOKEN, 0);
+	old = f.policy;
+	reload(5 * TOKEN);
+	ck_assert_int_eq(withdraw(0), 0);
+	for (int i = 0; i < 9; i++)
+		ck_assert_int_eq(budget_deposit(&f.map, f.state, &old), 0);
+	ck_assert_uint_eq(now(0), 5 * TOKEN);
+	ck_assert_uint_eq(drain(0), 5);
+}
+END_TEST
+
+START_TEST(reset_fills)
+{
+	drain(0);
+	ck_assert_int_eq(budget_fill(&f.map, f.state, &f.policy), 0);
+	ck_assert_uint_eq(now(0), 10 * TOKEN);
+}
+END_TEST
+
+START_TEST(a_word_that_has_moved_sends_the_caller_on)
+{
+	static const unsigned kinds[] = {WORD_EMPTY, WORD_MOVED};
+
+	f.policy.budget_per_second = TOKEN;
+	for (size_t i = 0; i < 2; i++) {
+		uint64_t w = tokens_make(kinds[i], 0, 5 * TOKEN);
+		fixture_store(&f.state->tokens, w);
+		ck_assert_int_eq(withdraw(1000), -ESTALE);
+		ck_assert_int_eq(budget_deposit(&f.map, f.state, &f.policy), -ESTALE);
+		ck_assert_int_eq(budget_fill(&f.map, f.state, &f.policy), -ESTALE);
+		ck_assert_uint_eq(now(1000), 0);
+		ck_assert_uint_eq(fixture_load(&f.state->tokens), w);
+		ck_assert_uint_eq(fixture_load(&f.state->refilled_ms), 0);
+	}
+}
+END_TEST
+
+START_TEST(whatever_the_bits_nothing_is_above_the_capacity)
+{
+	resc_seed(5);
+	for (int i = 0; i < 200000; i++) {
+		f.policy.budget_ratio = random_next() >> random_below(64);
+		f.policy.budget_capacity = random_next() >> random_below(64);
+		f.policy.budget_previous = random_next() >> random_below(64);
+		f.policy.budget_per_second = random_next() >> random_below(64);
+		f.policy.budget_epoch = random_below(4);
+		policy_clamp(&f.policy, &f.map.dims);
+		fixture_store(&f.state->tokens, random_next());
+		fixture_store(&f.state->refilled_ms, random_next() >> random_below(64));
+		uint64_t ms = random_next() & TIME_MASK;
+		ck_assert_uint_le(now(ms), f.policy.budget_capacity);
+		withdraw(ms);
+		budget_deposit(&f.map, f.state, &f.policy);
+		budget_settle(&f.map, f.state, &f.policy, ms);
+		ck_assert_uint_le(now(ms), f.policy.budget_capacity);
+	}
+}
+END_TEST
+
+/* ---- random sequences against a model ---- */
+
+/* The bucket as one would write it down: thousandths of a millionth, so that a millisecond of any floor is a whole number. */
+struct model {
+	unsigned __int128 level;
+	uint64_t paid_ms;
+};
+
+static void model_pay(struct model *m, uint64_t now_ms)
+{
+	unsigned __int128 most = (unsigned __int128)f.policy.budget_capacity * 1000;
+
+	m->level += (unsigned __int128)f.policy.budget_per_second * (now_ms - m->paid_ms);
+	m->level = m->level > most ? most : m->level;
+	m->paid_ms = now_ms;
+}
+
+static void model_deposit(struct model *m)
+{
+	unsigned __int128 most = (unsigned __int128)f.policy.budget_capacity * 1000;
+
+	m->level += (unsigned __int128)f.policy.budget_ratio * 1000;
+	m->level = m->level > most ? most : m->level;
+}
+
+/* Equal but for the fraction of a millionth that has not been paid yet, or was kept where the model's bucket ran over. */
+static void expect_as(const struct model *m, uint64_t now_ms)
+{
+	int64_t difference = (int64_t)now(now_ms) - (int64_t)(uint64_t)(m->level / 1000);
+
+	ck_assert_int_le(difference, 1);
+	ck_assert_int_ge(difference, -1);
+}
+
+static void play(uint64_t seed)
+{
+	struct model m = {0, 0};
+	uint64_t ms = 0;
+
+	resc_seed(seed);
+	uint64_t capacity = (1 + random_below(50)) * TOKEN;
+	uint64_t start = random_below(capacity + 1);
+	fresh(random_below(2 * TOKEN), capacity, random_below(3) * random_below(5 * TOKEN), start, 0);
+	m.level = (unsigned __int128)start * 1000;
+	for (int i = 0; i < 2000; i++) {
+		ms += random_below(4) == 0 ? random_below(2000) : random_below(3);
+		model_pay(&m, ms);
+		if (random_below(2) == 0) {
+			deposit();
+			model_deposit(&m);
+		} else if (withdraw(ms) == 0) {
+			ck_assert_uint_ge((uint64_t)(m.level / 1000) + 1, TOKEN);
+			m.level = m.level < TOKEN * 1000 ? 0 : m.level - TOKEN * 1000;
+		} else {
+			ck_assert_uint_lt((uint64_t)(m.level / 1000), TOKEN + 1);
+		}
+		expect_as(&m, ms);
+	}
+}
+
+START_TEST(random_sequences_are_as_the_model_says)
+{
+	for (uint64_t seed = 1; seed <= 100; seed++)
+		play(seed);
+}
+END_TEST
+
+/* ---- many at once ---- */
+
+#define THREADS    4
+#define OPERATIONS 50000
+
+struct worker_result {
+	uint64_t seed;
+	uint64_t deposits;
+	uint64_t grants;
+};
+
+static void *work(void *arg)
+{
+	struct worker_result *result = arg;
+	struct policy policy = f.policy;
+
+	resc_seed(result->seed);
+	for (int i = 0; i < OPERATIONS; i++) {
+		uint64_t ms = clock_coarse_ms(&f.map);
+		if (policy.budget_per_second != 0 && random_below(8) == 0)
+			atomic_fetch_add_explicit(&f.map.live->clock_ns, 1000000, memory_order_relaxed);
+		if (random_below(3) != 0) {
+			budget_deposit(&f.map, f.state, &policy);
+			result->deposits++;
+		} else {
+			result->grants += budget_withdraw(&f.map, f.state, &policy, ms) == 0;
+		}
+	}
+	return NULL;
+}
+
+static struct worker_result run_workers(void)
+{
+	struct worker_result results[THREADS] = {0};
+	struct worker_result sum = {0};
+	pthread_t threads[THREADS];
+
+	fixture_at(&f, 0);
+	for (uint64_t i = 0; i < THREADS; i++) {
+		results[i].seed = i + 1;
+		pthread_create(&threads[i], NULL, work, &results[i]);
+	}
+	for (int i = 0; i < THREADS; i++) {
+		pthread_join(threads[i], NULL);
+		sum.deposits += results[i].deposits;
+		sum.grants += results[i].grants;
+	}
+	return sum;
+}
+
+START_TEST(D10_nothing_is_lost_or_invented)
+{
+	const uint64_t start = 1000 * TOKEN;
+
+	fresh(TOKEN / 10, MOST, 0, start, 0);
+	struct worker_result sum = run_workers();
+	ck_assert_uint_eq(now(0) + sum.grants * TOKEN, start + sum.deposits * (TOKEN / 10));
+	uint64_t left = now(0) / TOKEN;
+	ck_assert_uint_eq(drain(0), left);
+}
+END_TEST
+
+START_TEST(D10_a_small_bucket_never_gives_more_than_it_got)
+{
+	const uint64_t start = 3 * TOKEN;
+
+	fresh(TOKEN / 10, 3 * TOKEN, 0, start, 0);
+	struct worker_result sum = run_workers();
+	ck_assert_uint_le(sum.grants * TOKEN, start + sum.deposits * (TOKEN / 10));
+	ck_assert_uint_le(now(0), 3 * TOKEN);
+}
+END_TEST
+
+START_TEST(D10_an_interval_of_the_floor_is_paid_once)
+{
+	/* The clock goes on while they work; the bucket is never full, so each millisecond must be there exactly once. */
+	fresh(TOKEN / 10, MOST, 1234567, 1000 * TOKEN, 0);
+	struct worker_result sum = run_workers();
+	uint64_t ms = clock_coarse_ms(&f.map);
+	uint64_t paid = now(ms) + sum.grants * TOKEN - 1000 * TOKEN - sum.deposits * (TOKEN / 10);
+	ck_assert_uint_ge(paid + 1, 1234567 * ms / 1000);
+	ck_assert_uint_le(paid, 1234567 * ms / 1000);
+}
+END_TEST
+
+START_TEST(a_claimer_that_is_stopped_brings_no_old_time_back)
+{
+	/* An hour passed while the bucket was full. Its claimer is stopped before it adds, and others empty the bucket. */
+	struct fixture private = f;
+	struct policy policy = plan(0, 10 * TOKEN, TOKEN);
+	int status;
+
+	fixture_open_shared(&f, &policy);
+	fresh(0, 10 * TOKEN, TOKEN, 10 * TOKEN, 0);
+	pid_t pid = fork();
+	if (pid == 0) {
+		failpoint_set("budget.claimed=stop");
+		_exit(withdraw(3600000));
+	}
+	ck_assert_int_eq(waitpid(pid, &status, WUNTRACED), pid);
+	ck_assert(WIFSTOPPED(status));
+	ck_assert_uint_eq(drain(3600000), 10);
+	kill(pid, SIGCONT);
+	ck_assert_int_eq(fixture_wait(pid), 1);
+	ck_assert_uint_eq(now(3600000), 0);
+	map_close(&f.map);
+	f = private;
+}
+END_TEST
+
+START_TEST(D10_death_of_a_claimer_loses_that_interval_at_most)
+{
+	struct fixture private = f;
+	struct policy policy = plan(0, 100 * TOKEN, TOKEN);
+
+	fixture_open_shared(&f, &policy);
+	fresh(0, 100 * TOKEN, TOKEN, 0, 0);
+	pid_t pid = fork();
+	if (pid == 0) {
+		failpoint_set("budget.claimed=kill");
+		withdraw(5000);
+		_exit(0);
+	}
+	ck_assert_int_eq(fixture_wait(pid), -SIGKILL);
+	ck_assert_uint_eq(now(5000), 0);
+	ck_assert_int_eq(withdraw(6000), 0);
+	map_close(&f.map);
+	f = private;
+}
+END_TEST
+
+int main(void)
+{
+	const TTest *const all[] = {
+	        starts_full,
+	        D3_clamped_at_both_ends,
+	        D4_ratio_0_has_only_the_floor,
+	        D4_one_retry_in_a_thousand_calls,
+	        D4_extreme_ratios_and_sizes,
+	        D5_the_lone_failing_call,
+	        a_full_bucket_is_not_written,
+	        asking_does_not_change_anything,
+	        no_fraction_is_lost_to_frequent_asking,
+	        a_long_idle_time_only_fills,
+	        time_that_passed_while_full_is_not_kept,
+	        time_that_passed_while_deposits_filled_it_is_not_kept,
+	        a_clock_that_is_a_tick_behind_pays_nothing_twice,
+	        a_damaged_time_does_not_stop_the_floor,
+	        a_worker_that_was_stopped_pays_nothing_twice,
+	        settling_pays_by_the_old_rate,
+	        D8_a_changed_capacity_keeps_the_filled_share,
+	        D8_a_share_is_kept_once,
+	        D8_epochs_wrap,
+	        D8_an_older_word_is_cut_to_the_capacity,
+	        D8_a_caller_with_an_old_policy_changes_no_size,
+	        reset_fills,
+	        a_word_that_has_moved_sends_the_caller_on,
+	        whatever_the_bits_nothing_is_above_the_capacity,
+	        random_sequences_are_as_the_model_says,
+	        D10_nothing_is_lost_or_invented,
+	        D10_a_small_bucket_never_gives_more_than_it_got,
+	        D10_an_interval_of_the_floor_is_paid_once,
+	        a_claimer_that_is_stopped_brings_no_old_time_back,
+	        D10_death_of_a_claimer_loses_that_interval_at_most,
+	};
+	Suite *suite = suite_create("budget");
+	TCase *tests = tcase_create("budget");
+
+	tcase_add_checked_fixture(tests, set_up, tear_down);
+	tcase_set_timeout(tests, 120);
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+		tcase_add_test(tests, all[i]);
+	suite_add_tcase(suite, tests);
+	return fixture_run(suite);
+}

@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: MIT */
+/* Deadlines: saturating, infinite stays infinite, a live one is never 0, a child is never past its parent. */
+#include "deadline.h"
+
+#include <errno.h>
+
+#include "fixture.h"
+
+#define MS  INT64_C(1000000)
+#define NOW (INT64_C(1000) * MS)
+
+static word test_now;
+
+static void set_up(void)
+{
+	fixture_store(&test_now, (uint64_t)NOW);
+	deadline_use_clock(&test_now);
+}
+
+static void tear_down(void)
+{
+	deadline_use_clock(NULL);
+}
+
+START_TEST(the_real_clock_is_monotonic_time)
+{
+	deadline_use_clock(NULL);
+	int64_t before = (int64_t)clock_read_ns(CLOCK_MONOTONIC);
+	int64_t now = resc_now_ns();
+	ck_assert_int_ge(now, before);
+	ck_assert_int_le(now, (int64_t)clock_read_ns(CLOCK_MONOTONIC));
+}
+END_TEST
+
+START_TEST(after)
+{
+	ck_assert_int_eq(resc_deadline_after_ms(250), NOW + 250 * MS);
+	ck_assert_int_eq(resc_deadline_after_ms(0), NOW);
+	ck_assert_int_eq(resc_deadline_after_ms(-1), NOW);
+	ck_assert_int_eq(resc_deadline_after_ms(INT64_MIN), NOW);
+	ck_assert_int_eq(resc_deadline_after_ms(INT64_MAX), RESC_NO_DEADLINE);
+	int64_t most = (INT64_MAX - NOW) / MS;
+	ck_assert_int_eq(resc_deadline_after_ms(most), NOW + most * MS);
+	ck_assert_int_eq(resc_deadline_after_ms(most + 1), RESC_NO_DEADLINE);
+}
+END_TEST
+
+START_TEST(a_child_is_never_past_its_parent)
+{
+	ck_assert_int_eq(resc_deadline_within_ms(NOW + 100 * MS, 250), NOW + 100 * MS);
+	ck_assert_int_eq(resc_deadline_within_ms(NOW + 300 * MS, 250), NOW + 250 * MS);
+	ck_assert_int_eq(resc_deadline_within_ms(RESC_NO_DEADLINE, 250), NOW + 250 * MS);
+	ck_assert_int_eq(resc_deadline_within_ms(RESC_NO_DEADLINE, INT64_MAX), RESC_NO_DEADLINE);
+	ck_assert_int_eq(resc_deadline_within_ms(NOW - 1, 250), NOW - 1);
+}
+END_TEST
+
+START_TEST(what_is_left_is_rounded_up)
+{
+	ck_assert_int_eq(resc_deadline_left_ms(RESC_NO_DEADLINE), -1);
+	ck_assert_int_eq(resc_deadline_left_ms(NOW), 0);
+	ck_assert_int_eq(resc_deadline_left_ms(NOW - 1), 0);
+	ck_assert_int_eq(resc_deadline_left_ms(0), 0);
+	ck_assert_int_eq(resc_deadline_left_ms(INT64_MIN), 0);
+	ck_assert_int_eq(resc_deadline_left_ms(NOW + 1), 1);
+	ck_assert_int_eq(resc_deadline_left_ms(NOW + MS), 1);
+	ck_assert_int_eq(resc_deadline_left_ms(NOW + MS + 1), 2);
+	ck_assert_int_gt(resc_deadline_left_ms(INT64_MAX - 1), INT64_C(9000000000000));
+}
+END_TEST
+
+START_TEST(headers_are_read)
+{
+	int64_t deadline = 77;
+
+	ck_assert_int_eq(resc_deadline_parse("250", &deadline), 0);
+	ck_assert_int_eq(deadline, NOW + 250 * MS);
+	ck_assert_int_eq(resc_deadline_parse("0", &deadline), 0);
+	ck_assert_int_eq(deadline, NOW);
+	ck_assert_int_eq(resc_deadline_parse("0000000000000000000000001", &deadline), 0);
+	ck_assert_int_eq(deadline, NOW + MS);
+	ck_assert_int_eq(resc_deadline_parse("infinite", &deadline), 0);
+	ck_assert_int_eq(deadline, RESC_NO_DEADLINE);
+	ck_assert_int_eq(resc_deadline_parse("9223372036854775807", &deadline), 0);
+	ck_assert_int_eq(deadline, RESC_NO_DEADLINE);
+	ck_assert_int_eq(resc_deadline_parse("18446744073709551617", &deadline), 0); /* 2^64 + 1 is not 1 */
+	ck_assert_int_eq(deadline, RESC_NO_DEADLINE);
+}
+END_TEST
+
+START_TEST(what_is_no_number_of_milliseconds_is_refused)
+{
+	static const char *const bad[] = {"",    " ",    "-1",    "+1",       " 1",        "1 ",  "1.5",
+	                                  "1e3", "0x10", "250ms", "Infinite", "infinite ", "inf", "nan"};
+	int64_t deadline = 77;
+
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+		ck_assert_msg(resc_deadline_parse(bad[i], &deadline) == -EINVAL, "\"%s\"", bad[i]);
+	ck_assert_int_eq(resc_deadline_parse(NULL, &deadline), -EINVAL);
+	ck_assert_int_eq(resc_deadline_parse("1", NULL), -EINVAL);
+	ck_assert_int_eq(deadline, 77);
+}
+END_TEST
+
+START_TEST(headers_are_written)
+{
+	char text[24];
+
+	ck_assert_int_eq(resc_deadline_format(NOW + 250 * MS, text, sizeof(text)), 3);
+	ck_assert_str_eq(text, "250");
+	ck_assert_int_eq(resc_deadline_format(NOW + 1, text, sizeof(text)), 1);
+	ck_assert_str_eq(text, "1");
+	ck_assert_int_eq(resc_deadline_format(NOW, text, sizeof(text)), 1);
+	ck_assert_str_eq(text, "0");
+	ck_assert_int_eq(resc_deadline_format(RESC_NO_DEADLINE, text, sizeof(text)), 8);
+	ck_assert_str_eq(text, "infinite");
+	ck_assert_int_eq(resc_deadline_format(NOW + 250 * MS, text, 4), 3);
+	ck_assert_int_eq(resc_deadline_format(NOW + 250 * MS, text, 3), -ENOSPC);
+	ck_assert_int_eq(resc_deadline_format(NOW, NULL, 0), -ENOSPC);
+}
+END_TEST
+
+START_TEST(a_deadline_survives_the_header)
+{
+	static const int64_t left[] = {0, 1, 2, 999, 86400000};
+	char text[24];
+	int64_t back;
+
+	for (size_t i = 0; i < sizeof(left) / sizeof(left[0]); i++) {
+		ck_assert_int_gt(resc_deadline_format(NOW + left[i] * MS, text, sizeof(text)), 0);
+		ck_assert_int_eq(resc_deadline_parse(text, &back), 0);
+		ck_assert_int_eq(back, NOW + left[i] * MS);
+	}
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("deadline");
+	TCase *tests = tcase_create("deadline");
+
+	tcase_add_checked_fixture(tests, set_up, tear_down);
+	tcase_add_test(tests, the_real_clock_is_monotonic_time);
+	tcase_add_test(tests, after);
+	tcase_add_test(tests, a_child_is_never_past_its_parent);
+	tcase_add_test(tests, what_is_left_is_rounded_up);
+	tcase_add_test(tests, headers_are_read);
+	tcase_add_test(tests, what_is_no_number_of_milliseconds_is_refused);
+	tcase_add_test(tests, headers_are_written);
+	tcase_add_test(tests, a_deadline_survives_the_header);
+	suite_add_tcase(suite, tests);
+	return fixture_run(suite);
+}

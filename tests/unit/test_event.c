@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: MIT */
+/* The event ring: complete, in order, each transition once, and no writer that is stopped or dead is in anybody's way. */
+#include "event.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+
+#include "failpoint.h"
+#include "fixture.h"
+
+static struct fixture f;
+static struct event read_back[4096];
+
+static void set_up(void)
+{
+	fixture_open(&f, NULL);
+}
+static void tear_down(void)
+{
+	map_close(&f.map);
+}
+
+static uint64_t write_one(enum event_kind kind, const char *resource, uint16_t generation, const char *text)
+{
+	struct event event = {.kind = kind, .generation = generation, .from = TAG_CLOSED, .to = TAG_OPEN, .reason = REASON_CONSECUTIVE};
+
+	event.value[0] = 5;
+	event.value[1] = UINT64_C(1) << 40;
+	strncpy(event.resource, resource, sizeof(event.resource) - 1);
+	strncpy(event.text, text, sizeof(event.text) - 1);
+	event_write(&f.map, 0, &event);
+	return event.number;
+}
+
+static size_t read_all(void)
+{
+	return event_read(&f.map, 0, read_back, 4096);
+}
+
+START_TEST(an_event_comes_back_as_it_was)
+{
+	fixture_at(&f, 1234);
+	ck_assert_uint_eq(write_one(EVENT_BREAKER, "payments", 65535, "vendor maintenance"), 1);
+	ck_assert_uint_eq(read_all(), 1);
+	struct event *e = &read_back[0];
+	ck_assert_uint_eq(e->number, 1);
+	ck_assert_uint_eq(e->ms, 1234);
+	ck_assert_int_eq(e->kind, EVENT_BREAKER);
+	ck_assert_uint_eq(e->from, TAG_CLOSED);
+	ck_assert_uint_eq(e->to, TAG_OPEN);
+	ck_assert_int_eq(e->reason, REASON_CONSECUTIVE);
+	ck_assert_uint_eq(e->generation, 65535);
+	ck_assert_int_eq(e->pid, getpid());
+	ck_assert_uint_eq(e->uid, getuid());
+	ck_assert_uint_eq(e->value[0], 5);
+	ck_assert_uint_eq(e->value[1], UINT64_C(1) << 40);
+	ck_assert_str_eq(e->resource, "payments");
+	ck_assert_str_eq(e->text, "vendor maintenance");
+}
+END_TEST
+
+START_TEST(an_empty_ring_has_nothing)
+{
+	ck_assert_uint_eq(read_all(), 0);
+}
+END_TEST
+
+START_TEST(the_newest_come_oldest_first)
+{
+	for (uint16_t i = 1; i <= 10; i++)
+		write_one(EVENT_RELOAD, "", i, "");
+	ck_assert_uint_eq(event_read(&f.map, 0, read_back, 3), 3);
+	for (unsigned i = 0; i < 3; i++)
+		ck_assert_uint_eq(read_back[i].number, 8 + i);
+	ck_assert_uint_eq(event_read(&f.map, 8, read_back, 10), 2);
+	ck_assert_uint_eq(read_back[0].number, 9);
+	ck_assert_uint_eq(event_read(&f.map, 10, read_back, 10), 0);
+	ck_assert_uint_eq(event_read(&f.map, UINT64_MAX, read_back, 10), 0);
+	ck_assert_uint_eq(event_read(&f.map, 0, read_back, 0), 0);
+}
+END_TEST
+
+START_TEST(a_full_ring_keeps_the_newest)
+{
+	uint32_t size = f.map.dims.events;
+
+	for (uint32_t i = 0; i < 3 * size + 7; i++)
+		write_one(EVENT_RELOAD, "", 0, "");
+	ck_assert_uint_eq(read_all(), size);
+	ck_assert_uint_eq(read_back[0].number, 2 * size + 8);
+	ck_assert_uint_eq(read_back[size - 1].number, 3 * size + 7);
+}
+END_TEST
+
+START_TEST(a_transition_that_is_there_twice_is_given_once)
+{
+	write_one(EVENT_BREAKER, "payments", 7, "winner");
+	write_one(EVENT_BREAKER, "mail", 7, "another resource");
+	write_one(EVENT_BREAKER, "payments", 7, "rescd");
+	write_one(EVENT_BREAKER, "payments", 8, "the next one");
+	write_one(EVENT_FORCED, "payments", 8, "no transition");
+	write_one(EVENT_FORCED, "payments", 8, "no transition");
+	ck_assert_uint_eq(read_all(), 5);
+	ck_assert_str_eq(read_back[0].text, "winner");
+	ck_assert_str_eq(read_back[1].text, "another resource");
+	ck_assert_str_eq(read_back[2].text, "the next one");
+	/* Whoever has read the first one already does not get it again as the second one. */
+	ck_assert_uint_eq(event_read(&f.map, 2, read_back, 10), 3);
+	ck_assert_str_eq(read_back[0].text, "the next one");
+}
+END_TEST
+
+START_TEST(a_busy_place_is_passed_by)
+{
+	/* F7: a writer that stopped in the middle of event 3. */
+	write_one(EVENT_RELOAD, "", 0, "");
+	write_one(EVENT_RELOAD, "", 0, "");
+	fixture_store(&f.map.events[2].stamp, EVENT_BUSY | 77);
+	ck_assert_uint_eq(write_one(EVENT_RELOAD, "", 0, ""), 4);
+	ck_assert_uint_eq(read_all(), 3);
+	ck_assert_uint_eq(fixture_load(&f.map.events[2].stamp), EVENT_BUSY | 77);
+	for (uint32_t i = 0; i < f.map.dims.events; i++)
+		write_one(EVENT_RELOAD, "", 0, "");
+	ck_assert_uint_eq(read_all(), f.map.dims.events - 1);
+	fixture_store(&f.map.events[2].stamp, 0); /* reaped */
+	for (uint32_t i = 0; i < f.map.dims.events; i++)
+		write_one(EVENT_RELOAD, "", 0, "");
+	ck_assert_uint_eq(read_all(), f.map.dims.events);
+}
+END_TEST
+
+START_TEST(a_slow_writer_does_not_cover_a_newer_event)
+{
+	write_one(EVENT_RELOAD, "", 0, "");
+	fixture_store(&f.map.events[1].stamp, f.map.dims.events + 2); /* the next lap was here */
+	ck_assert_uint_eq(write_one(EVENT_RELOAD, "", 0, ""), 3);
+	ck_assert_uint_eq(fixture_load(&f.map.events[1].stamp), f.map.dims.events + 2);
+}
+END_TEST
+
+START_TEST(a_ring_of_busy_places_does_not_hang)
+{
+	for (uint32_t i = 0; i < f.map.dims.events; i++)
+		fixture_store(&f.map.events[i].stamp, UINT64_MAX);
+	ck_assert_uint_eq(write_one(EVENT_RELOAD, "", 0, ""), 0);
+	ck_assert_uint_eq(read_all(), 0);
+	fixture_store(&f.map.live->next_event, UINT64_MAX - 3);
+	write_one(EVENT_RELOAD, "", 0, "");
+	ck_assert_uint_eq(read_all(), 0);
+}
+END_TEST
+
+START_TEST(F7_death_in_the_middle_of_an_event)
+{
+	struct fixture shared;
+
+	fixture_open_shared(&shared, NULL);
+	pid_t pid = fork();
+	if (pid == 0) {
+		struct event event = {.kind = EVENT_RELOAD};
+		failpoint_set("event.claimed=kill");
+		event_write(&shared.map, 9, &event);
+		_exit(0);
+	}
+	ck_assert_int_eq(fixture_wait(pid), -SIGKILL);
+	ck_assert_uint_eq(fixture_load(&shared.map.events[0].stamp), EVENT_BUSY | 9);
+	struct event event = {.kind = EVENT_RELOAD};
+	event_write(&shared.map, 10, &event);
+	ck_assert_uint_eq(event_read(&shared.map, 0, read_back, 10), 1);
+	ck_assert_uint_eq(read_back[0].number, 2);
+	map_close(&shared.map);
+}
+END_TEST
+
+START_TEST(a_writer_that_was_reaped_alive_drops_its_event)
+{
+	/* The reaper has freed the place, and another event is there: the late stamp must not succeed. */
+	struct fixture shared;
+
+	fixture_open_shared(&shared, NULL);
+	pid_t pid = fork();
+	if (pid == 0) {
+		struct event event = {.kind = EVENT_RELOAD};
+		failpoint_set("event.claimed=stop");
+		event_write(&shared.map, 9, &event);
+		_exit(0);
+	}
+	int status;
+	ck_assert_int_eq(waitpid(pid, &status, WUNTRACED), pid);
+	fixture_store(&shared.map.events[0].stamp, 0);
+	kill(pid, SIGCONT);
+	ck_assert_int_eq(fixture_wait(pid), 0);
+	ck_assert_uint_eq(fixture_load(&shared.map.events[0].stamp), 0);
+	ck_assert_uint_eq(event_read(&shared.map, 0, read_back, 10), 0);
+	map_close(&shared.map);
+}
+END_TEST
+
+START_TEST(damage_gives_clean_events_or_none)
+{
+	write_one(EVENT_BREAKER, "payments", 1, "");
+	struct event_record *record = &f.map.events[0];
+	fixture_store(&record->pid, UINT64_MAX);
+	fixture_store(&record->value[0], UINT64_MAX);
+	fixture_store(&record->ms, UINT64_MAX);
+	fixture_store(&record->kind, UINT64_C(0xffffffffffffff00) | EVENT_BREAKER);
+	for (unsigned i = 0; i < sizeof(record->text); i++)
+		atomic_store_explicit(&record->text[i], (char)0x9b, memory_order_relaxed);
+	ck_assert_uint_eq(read_all(), 1);
+	ck_assert_int_ge(read_back[0].pid, 0);
+	ck_assert_uint_le(read_back[0].value[0], INT64_MAX);
+	ck_assert_uint_le(read_back[0].ms, TIME_MASK);
+	ck_assert_int_eq(read_back[0].reason, REASON_NONE);
+	ck_assert_uint_le(read_back[0].from, TAG_HALF_OPEN);
+	ck_assert_uint_eq(strlen(read_back[0].text), EVENT_TEXT - 1);
+	ck_assert_uint_eq(strspn(read_back[0].text, "?"), EVENT_TEXT - 1);
+	fixture_store(&record->kind, EVENT_KINDS);
+	ck_assert_uint_eq(read_all(), 0);
+}
+END_TEST
+
+/* ---- several at once ---- */
+
+#define WRITERS 4
+#define WRITES  2000
+
+static atomic_bool finished;
+
+static void *write_many(void *arg)
+{
+	for (unsigned i = 0; i < WRITES; i++) {
+		struct event event = {.kind = EVENT_RELOAD, .generation = (uint16_t)i};
+		/* Fields that agree with each other: a torn event would not. */
+		uint64_t stamp = (uint64_t)(uintptr_t)arg << 32 | i;
+		event.value[0] = stamp;
+		event.value[1] = ~stamp & INT64_MAX;
+		snprintf(event.resource, sizeof(event.resource), "%016llx", (unsigned long long)stamp);
+		snprintf(event.text, sizeof(event.text), "%016llx", (unsigned long long)stamp);
+		event_write(&f.map, (uint32_t)(uintptr_t)arg, &event);
+	}
+	return NULL;
+}
+
+static void expect_whole(size_t count)
+{
+	char text[32];
+
+	for (size_t i = 0; i < count; i++) {
+		struct event *e = &read_back[i];
+		ck_assert_uint_eq(e->value[0], ~e->value[1] & INT64_MAX);
+		snprintf(text, sizeof(text), "%016llx", (unsigned long long)e->value[0]);
+		ck_assert_str_eq(e->resource, text);
+		ck_assert_str_eq(e->text, text);
+		ck_assert_uint_eq(e->generation, e->value[0] & 0xffff);
+		if (i > 0)
+			ck_assert_uint_gt(e->number, e[-1].number);
+	}
+}
+
+static void *read_many(void *arg)
+{
+	(void)arg;
+	while (!atomic_load_explicit(&finished, memory_order_acquire))
+		expect_whole(event_read(&f.map, 0, read_back, 4096));
+	return NULL;
+}
+
+START_TEST(writers_and_a_reader_at_once)
+{
+	pthread_t writers[WRITERS], reader;
+
+	atomic_store(&finished, false);
+	pthread_create(&reader, NULL, read_many, NULL);
+	for (uintptr_t i = 0; i < WRITERS; i++)
+		pthread_create(&writers[i], NULL, write_many, (void *)(i + 1));
+	for (unsigned i = 0; i < WRITERS; i++)
+		pthread_join(writers[i], NULL);
+	atomic_store_explicit(&finished, true, memory_order_release);
+	pthread_join(reader, NULL);
+	size_t count = read_all();
+	expect_whole(count);
+	/* A writer that was passed by a whole lap takes another number; nothing else leaves a gap. */
+	ck_assert_uint_ge(count, f.map.dims.events - WRITERS);
+}
+END_TEST
+
+START_TEST(every_kind_and_reason_has_a_name)
+{
+	for (int kind = 0; kind < EVENT_KINDS; kind++)
+		ck_assert_str_ne(event_kind_name((enum event_kind)kind), "unknown");
+	for (int reason = 0; reason < REASONS; reason++) {
+		ck_assert_str_ne(reason_name((enum reason)reason), "unknown");
+		ck_assert_uint_gt(strlen(reason_text((enum reason)reason)), 0);
+	}
+	ck_assert_str_eq(event_kind_name(EVENT_DAEMON_START), "daemon_start");
+	ck_assert_str_eq(event_kind_name((enum event_kind)255), "unknown");
+	ck_assert_str_eq(reason_name((enum reason)255), "unknown");
+	ck_assert_ptr_nonnull(reason_text((enum reason)255));
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("event");
+	TCase *tests = tcase_create("event");
+
+	tcase_add_checked_fixture(tests, set_up, tear_down);
+	tcase_set_timeout(tests, 60);
+	tcase_add_test(tests, an_event_comes_back_as_it_was);
+	tcase_add_test(tests, an_empty_ring_has_nothing);
+	tcase_add_test(tests, the_newest_come_oldest_first);
+	tcase_add_test(tests, a_full_ring_keeps_the_newest);
+	tcase_add_test(tests, a_transition_that_is_there_twice_is_given_once);
+	tcase_add_test(tests, a_busy_place_is_passed_by);
+	tcase_add_test(tests, a_slow_writer_does_not_cover_a_newer_event);
+	tcase_add_test(tests, a_ring_of_busy_places_does_not_hang);
+	tcase_add_test(tests, F7_death_in_the_middle_of_an_event);
+	tcase_add_test(tests, a_writer_that_was_reaped_alive_drops_its_event);
+	tcase_add_test(tests, damage_gives_clean_events_or_none);
+	tcase_add_test(tests, writers_and_a_reader_at_once);
+	tcase_add_test(tests, every_kind_and_reason_has_a_name);
+	suite_add_tcase(suite, tests);
+	return fixture_run(suite);
+}

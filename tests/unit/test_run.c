@@ -1,0 +1,528 @@
+/* SPDX-License-Identifier: MIT */
+/* A whole request in one call, and the question whether to try again: attempts, deadline, budget, and what is counted of them. */
+#include <errno.h>
+
+#include "budget.h"
+#include "named.h"
+#include "override.h"
+#include "permit.h"
+
+static struct named n;
+static resc *host;
+static resc_resource *pay;
+static uint64_t now_ms;
+
+static void at(uint64_t ms)
+{
+	now_ms = ms;
+	named_at(&n, ms);
+}
+
+static struct policy plain(void)
+{
+	struct policy p;
+
+	policy_private(&p);
+	p.flags |= POLICY_RETRY;
+	p.failure_rate_ppm = 0;
+	p.attempts = 3;
+	p.backoff = BACKOFF_NONE;
+	return p;
+}
+
+static void use(struct policy p)
+{
+	named_reload(&n, &p);
+}
+
+static void set_up(void)
+{
+	struct policy p = plain();
+
+	named_open(&n, &p);
+	host = named_join(n.instance);
+	pay = named_lookup(host, "payments");
+	at(1000);
+}
+
+static void tear_down(void)
+{
+	ck_assert_uint_eq(permit_occupied(&n.map, n.state), 0); /* whatever happened, nothing is held */
+	resc_close(host);
+	named_close(&n);
+}
+
+/* ---- a dependency that follows a script ---- */
+
+struct script {
+	enum resc_outcome outcomes[8]; /* of the attempts; the last one goes on */
+	unsigned count;
+	uint64_t takes_ms; /* each; or as long as it may */
+	unsigned calls;
+	int64_t timeouts[8];
+	bool right_numbers;
+};
+
+static enum resc_outcome attempt(void *arg, int64_t timeout_ms, unsigned number)
+{
+	struct script *s = arg;
+	unsigned i = s->calls++;
+
+	if (number != s->calls)
+		s->right_numbers = false;
+	if (i < 8)
+		s->timeouts[i] = timeout_ms;
+	uint64_t takes = timeout_ms >= 0 && (uint64_t)timeout_ms < s->takes_ms ? (uint64_t)timeout_ms : s->takes_ms;
+	at(now_ms + takes);
+	return s->outcomes[i < s->count ? i : s->count - 1];
+}
+
+static struct script always(enum resc_outcome outcome)
+{
+	return (struct script){.outcomes = {outcome}, .count = 1, .right_numbers = true};
+}
+
+static int run(struct script *s, const resc_options *options, int *last)
+{
+	*last = 99;
+	int r = resc_run(pay, attempt, s, options, last);
+	ck_assert(s->right_numbers);
+	return r;
+}
+
+static void runs(struct script *s, int answer, int last_outcome, unsigned calls)
+{
+	int last;
+
+	ck_assert_int_eq(run(s, NULL, &last), answer);
+	ck_assert_int_eq(last, last_outcome);
+	ck_assert_uint_eq(s->calls, calls);
+}
+
+/* ---- outcomes ---- */
+
+START_TEST(the_first_good_answer_ends_it)
+{
+	static const enum resc_outcome good[] = {RESC_OK, RESC_IGNORED, RESC_CANCELLED};
+
+	for (size_t i = 0; i < 3; i++) {
+		struct script s = always(good[i]);
+		runs(&s, 0, (int)good[i], 1);
+	}
+	struct inspect_resource r = named_look(&n);
+	ck_assert_uint_eq(r.counters.admitted, 3);
+	ck_assert_uint_eq(r.counters.ended_ok, 1);
+	ck_assert_uint_eq(r.counters.ended_ignored, 1);
+	ck_assert_uint_eq(r.counters.ended_cancelled, 1);
+	ck_assert_uint_eq(r.counters.retries, 0);
+}
+END_TEST
+
+START_TEST(it_is_tried_until_it_works)
+{
+	struct script s = {.outcomes = {RESC_FAIL, RESC_TIMEOUT, RESC_OK}, .count = 3, .right_numbers = true};
+
+	runs(&s, 0, RESC_OK, 3);
+	struct inspect_resource r = named_look(&n);
+	ck_assert_uint_eq(r.counters.admitted, 3);
+	ck_assert_uint_eq(r.counters.retries, 2);
+	ck_assert_uint_eq(r.counters.ended_fail, 1);
+	ck_assert_uint_eq(r.counters.ended_timeout, 1);
+}
+END_TEST
+
+START_TEST(it_is_tried_as_often_as_the_policy_says)
+{
+	static const unsigned attempts[] = {1, 2, 5};
+
+	for (size_t i = 0; i < 3; i++) {
+		struct policy p = plain();
+		p.attempts = attempts[i];
+		use(p);
+		struct script s = always(RESC_FAIL);
+		runs(&s, RESC_E_ATTEMPTS, RESC_FAIL, attempts[i]);
+	}
+	struct policy p = plain();
+	p.flags &= ~(uint64_t)POLICY_RETRY;
+	use(p);
+	struct script s = always(RESC_TIMEOUT);
+	runs(&s, RESC_E_ATTEMPTS, RESC_TIMEOUT, 1); /* no retry block: no retries */
+}
+END_TEST
+
+START_TEST(an_outcome_that_is_none_is_a_failure)
+{
+	struct script s = always((enum resc_outcome)77);
+
+	runs(&s, RESC_E_ATTEMPTS, RESC_FAIL, 3);
+	ck_assert_uint_eq(named_look(&n).counters.ended_fail, 3);
+}
+END_TEST
+
+START_TEST(wrong_arguments_are_errors)
+{
+	struct script s = always(RESC_OK);
+	resc_options options = RESC_OPTIONS_INIT;
+	int last;
+
+	ck_assert_int_eq(resc_run(NULL, attempt, &s, NULL, &last), -EINVAL);
+	ck_assert_int_eq(resc_run(pay, NULL, &s, NULL, &last), -EINVAL);
+	options.reserved = 1;
+	ck_assert_int_eq(run(&s, &options, &last), -EINVAL);
+	ck_assert_int_eq(last, -1);
+	ck_assert_uint_eq(s.calls, 0);
+	ck_assert_int_eq(resc_run(pay, attempt, &s, NULL, NULL), 0);
+}
+END_TEST
+
+/* ---- refusals ---- */
+
+START_TEST(a_refused_request_makes_no_attempt)
+{
+	struct script s = always(RESC_OK);
+
+	ck_assert_int_eq(override_set(&n.map, n.index, OVERRIDE_OPEN, 0, ""), 0);
+	runs(&s, RESC_E_FORCED_OPEN, -1, 0);
+}
+END_TEST
+
+START_TEST(B11_the_breaker_may_end_it_between_two_attempts)
+{
+	struct policy p = plain();
+
+	p.consecutive = 2;
+	p.attempts = 5;
+	use(p);
+	struct script s = always(RESC_FAIL);
+	runs(&s, RESC_E_OPEN, RESC_FAIL, 2);
+	struct inspect_resource r = named_look(&n);
+	ck_assert_uint_eq(r.counters.ended_fail, 2); /* the refused try is not booked as a failure */
+	ck_assert_uint_eq(r.counters.refused_open, 1);
+}
+END_TEST
+
+START_TEST(E6_only_one_layer_retries)
+{
+	resc_options options = RESC_OPTIONS_INIT;
+	struct script s = always(RESC_FAIL);
+	int last;
+
+	options.flags = RESC_RETRIED_UPSTREAM;
+	ck_assert_int_eq(run(&s, &options, &last), RESC_E_UPSTREAM);
+	ck_assert_uint_eq(s.calls, 1);
+	ck_assert_int_eq(last, RESC_FAIL);
+	ck_assert_uint_eq(named_look(&n).counters.retry_upstream, 1);
+}
+END_TEST
+
+START_TEST(an_empty_budget_ends_it)
+{
+	struct policy p = plain();
+
+	p.flags |= POLICY_BUDGET;
+	p.attempts = 10;
+	p.budget_capacity = 4 * TOKEN;
+	p.budget_ratio = TOKEN / 10;
+	use(p);
+	override_reset(&n.map, n.index, "");
+	struct script s = always(RESC_FAIL);
+	runs(&s, RESC_E_BUDGET, RESC_FAIL, 5); /* one, and four tokens */
+	ck_assert_double_eq(named_look(&n).tokens, 0);
+	/* Ten good calls are a token. */
+	for (int i = 0; i < 10; i++) {
+		struct script good = always(RESC_OK);
+		runs(&good, 0, RESC_OK, 1);
+	}
+	s = always(RESC_FAIL);
+	runs(&s, RESC_E_BUDGET, RESC_FAIL, 2);
+}
+END_TEST
+
+/* ---- time ---- */
+
+static struct policy e2(void)
+{
+	struct policy p = plain();
+
+	p.timeout_total_ms = 1000;
+	p.timeout_attempt_ms = 400;
+	return p;
+}
+
+START_TEST(E2_a_dependency_that_hangs_costs_the_total_timeout_and_no_more)
+{
+	struct script s = always(RESC_TIMEOUT);
+
+	use(e2());
+	s.takes_ms = 1000000;
+	uint64_t start = now_ms;
+	runs(&s, RESC_E_ATTEMPTS, RESC_TIMEOUT, 3);
+	ck_assert_int_eq(s.timeouts[0], 400);
+	ck_assert_int_eq(s.timeouts[1], 400);
+	ck_assert_int_eq(s.timeouts[2], 200); /* what was left */
+	ck_assert_uint_eq(now_ms - start, 1000);
+}
+END_TEST
+
+START_TEST(E2_one_that_works_from_the_third_try)
+{
+	struct script s = {.outcomes = {RESC_TIMEOUT, RESC_TIMEOUT, RESC_OK}, .count = 3, .takes_ms = 150, .right_numbers = true};
+
+	use(e2());
+	runs(&s, 0, RESC_OK, 3);
+}
+END_TEST
+
+START_TEST(no_retry_that_would_begin_after_the_deadline)
+{
+	struct policy p = e2();
+	struct script s = always(RESC_TIMEOUT);
+
+	p.backoff = BACKOFF_FIXED;
+	p.backoff_jitter = JITTER_NONE;
+	p.base_ns = p.cap_ns = 700000000;
+	use(p);
+	s.takes_ms = 400;
+	uint64_t start = now_ms;
+	runs(&s, RESC_E_RETRY_DEADLINE, RESC_TIMEOUT, 1); /* 400 + 700 > 1000 */
+	ck_assert_uint_eq(now_ms - start, 400);
+	ck_assert_uint_eq(named_look(&n).counters.retry_deadline, 1);
+}
+END_TEST
+
+START_TEST(the_callers_deadline_counts_where_it_is_nearer)
+{
+	resc_options options = RESC_OPTIONS_INIT;
+	struct script s = always(RESC_OK);
+	int last;
+
+	use(e2());
+	options.deadline_ns = resc_deadline_after_ms(100);
+	ck_assert_int_eq(run(&s, &options, &last), 0);
+	ck_assert_int_eq(s.timeouts[0], 100);
+	options.deadline_ns = resc_deadline_after_ms(5000);
+	s = always(RESC_OK);
+	ck_assert_int_eq(run(&s, &options, &last), 0);
+	ck_assert_int_eq(s.timeouts[0], 400);
+	options.deadline_ns = resc_now_ns();
+	s = always(RESC_OK);
+	ck_assert_int_eq(run(&s, &options, &last), RESC_E_DEADLINE);
+	ck_assert_uint_eq(s.calls, 0);
+	ck_assert_int_eq(last, -1);
+}
+END_TEST
+
+START_TEST(without_any_timeout_there_is_none)
+{
+	struct script s = always(RESC_OK);
+
+	runs(&s, 0, RESC_OK, 1);
+	ck_assert_int_eq(s.timeouts[0], -1);
+}
+END_TEST
+
+START_TEST(it_waits_between_attempts)
+{
+	struct policy p = plain();
+	struct timespec a, b;
+
+	p.backoff = BACKOFF_FIXED;
+	p.backoff_jitter = JITTER_NONE;
+	p.base_ns = p.cap_ns = 20000000;
+	use(p);
+	struct script s = always(RESC_FAIL);
+	clock_gettime(CLOCK_MONOTONIC, &a);
+	runs(&s, RESC_E_ATTEMPTS, RESC_FAIL, 3);
+	clock_gettime(CLOCK_MONOTONIC, &b);
+	ck_assert_int_ge((b.tv_sec - a.tv_sec) * 1000 + (b.tv_nsec - a.tv_nsec) / 1000000, 39);
+}
+END_TEST
+
+/* ---- the question alone ---- */
+
+static int ask(resc_retry_plan *plan, enum resc_outcome outcome)
+{
+	int64_t wait = -1;
+	int r = resc_retry(pay, plan, outcome, &wait);
+
+	ck_assert_int_ge(wait, 0);
+	ck_assert(r == 0 || wait == 0);
+	return r;
+}
+
+START_TEST(only_failures_are_retried)
+{
+	static const struct {
+		enum resc_outcome outcome;
+		int answer;
+	} cases[] = {{RESC_OK, RESC_E_NOT_RETRYABLE},
+	             {RESC_FAIL, 0},
+	             {RESC_TIMEOUT, 0},
+	             {RESC_IGNORED, RESC_E_NOT_RETRYABLE},
+	             {RESC_CANCELLED, RESC_E_NOT_RETRYABLE}};
+
+	for (size_t i = 0; i < 5; i++) {
+		resc_retry_plan plan = RESC_RETRY_INIT;
+		ck_assert_int_eq(ask(&plan, cases[i].outcome), cases[i].answer);
+		ck_assert_uint_eq(plan.attempts, 1);
+	}
+	ck_assert_uint_eq(named_look(&n).counters.retry_not_retryable, 3);
+	ck_assert_uint_eq(named_look(&n).counters.retries, 2);
+}
+END_TEST
+
+START_TEST(each_answer_moves_one_counter_and_only_yes_takes_a_token)
+{
+	struct policy p = plain();
+	resc_retry_plan plan = RESC_RETRY_INIT;
+
+	p.flags |= POLICY_BUDGET;
+	p.budget_capacity = 10 * TOKEN;
+	use(p);
+	ck_assert_int_eq(ask(&plan, RESC_OK), RESC_E_NOT_RETRYABLE);
+	plan = (resc_retry_plan)RESC_RETRY_INIT;
+	plan.flags = RESC_RETRIED_UPSTREAM;
+	ck_assert_int_eq(ask(&plan, RESC_FAIL), RESC_E_UPSTREAM);
+	plan = (resc_retry_plan)RESC_RETRY_INIT;
+	plan.attempts = 2;
+	ck_assert_int_eq(ask(&plan, RESC_FAIL), RESC_E_ATTEMPTS);
+	plan = (resc_retry_plan)RESC_RETRY_INIT;
+	plan.deadline_ns = resc_now_ns();
+	ck_assert_int_eq(ask(&plan, RESC_FAIL), RESC_E_RETRY_DEADLINE);
+	struct inspect_resource r = named_look(&n);
+	ck_assert_double_eq(r.tokens, 10);
+	plan = (resc_retry_plan)RESC_RETRY_INIT;
+	ck_assert_int_eq(ask(&plan, RESC_FAIL), 0);
+	r = named_look(&n);
+	ck_assert_double_eq(r.tokens, 9);
+	ck_assert_uint_eq(r.counters.retry_not_retryable, 1);
+	ck_assert_uint_eq(r.counters.retry_upstream, 1);
+	ck_assert_uint_eq(r.counters.retry_attempts, 1);
+	ck_assert_uint_eq(r.counters.retry_deadline, 1);
+	ck_assert_uint_eq(r.counters.retries, 1);
+	ck_assert_uint_eq(r.counters.enters, 0); /* they are no refusals of calls */
+}
+END_TEST
+
+START_TEST(D5_the_answer_for_a_lone_failing_call_is_the_same_before_and_after_its_leave)
+{
+	for (int after = 0; after < 2; after++) {
+		struct policy p = plain();
+		resc_retry_plan plan = RESC_RETRY_INIT;
+		resc_ticket ticket;
+		p.flags |= POLICY_BUDGET;
+		p.budget_ratio = TOKEN;
+		p.budget_capacity = TOKEN;
+		use(p);
+		override_reset(&n.map, n.index, "");
+		ck_assert_int_eq(resc_enter(pay, NULL, &ticket), 0);
+		if (after)
+			ck_assert_int_eq(resc_leave(&ticket, RESC_FAIL), 0);
+		ck_assert_int_eq(ask(&plan, RESC_FAIL), 0);
+		if (!after)
+			ck_assert_int_eq(resc_leave(&ticket, RESC_FAIL), 0);
+		ck_assert_int_eq(ask(&plan, RESC_FAIL), RESC_E_BUDGET);
+	}
+}
+END_TEST
+
+START_TEST(D3_a_day_of_success_banks_no_more_than_the_capacity)
+{
+	struct policy p = plain();
+
+	p.flags |= POLICY_BUDGET;
+	p.attempts = 100;
+	p.budget_capacity = 10 * TOKEN;
+	use(p);
+	for (int i = 0; i < 20000; i++) {
+		resc_ticket ticket;
+		ck_assert_int_eq(resc_enter(pay, NULL, &ticket), 0);
+		ck_assert_int_eq(resc_leave(&ticket, RESC_OK), 0);
+	}
+	ck_assert_double_eq(named_look(&n).tokens, 10);
+	resc_retry_plan plan = RESC_RETRY_INIT;
+	for (int i = 0; i < 10; i++)
+		ck_assert_int_eq(ask(&plan, RESC_FAIL), 0);
+	for (int i = 0; i < 10; i++)
+		ck_assert_int_eq(ask(&plan, RESC_FAIL), RESC_E_BUDGET);
+	ck_assert_double_eq(named_look(&n).tokens, 0);
+}
+END_TEST
+
+START_TEST(wrong_plans_are_errors)
+{
+	resc_retry_plan plan = RESC_RETRY_INIT;
+	int64_t wait;
+
+	ck_assert_int_eq(resc_retry(NULL, &plan, RESC_FAIL, &wait), -EINVAL);
+	ck_assert_int_eq(resc_retry(pay, NULL, RESC_FAIL, &wait), -EINVAL);
+	ck_assert_int_eq(resc_retry(pay, &plan, RESC_FAIL, NULL), -EINVAL);
+	ck_assert_int_eq(resc_retry(pay, &plan, (enum resc_outcome)5, &wait), -EINVAL);
+	plan.flags = 4;
+	ck_assert_int_eq(resc_retry(pay, &plan, RESC_FAIL, &wait), -EINVAL);
+	ck_assert_uint_eq(plan.attempts, 0);
+	/* Garbage in what is the library's own is bounded. */
+	plan = (resc_retry_plan)RESC_RETRY_INIT;
+	plan.previous_wait_ns = INT64_MIN;
+	ck_assert_int_eq(resc_retry(pay, &plan, RESC_FAIL, &wait), 0);
+	plan = (resc_retry_plan)RESC_RETRY_INIT;
+	plan.attempts = UINT32_MAX;
+	ck_assert_int_eq(resc_retry(pay, &plan, RESC_FAIL, &wait), RESC_E_ATTEMPTS);
+	ck_assert_uint_eq(plan.attempts, UINT32_MAX);
+}
+END_TEST
+
+/* ---- fallbacks ---- */
+
+START_TEST(fallbacks_are_counted_by_kind)
+{
+	static const char *const kinds[] = {"stale", "cache", "default", "empty", "alternative", "whatever", ""};
+
+	for (size_t i = 0; i < 7; i++)
+		for (size_t k = 0; k <= i; k++)
+			ck_assert_int_eq(resc_fallback(pay, kinds[i]), 0);
+	struct resc_counters c;
+	ck_assert_int_eq(resc_counters(pay, &c), 0);
+	ck_assert_uint_eq(c.fallback_stale, 1);
+	ck_assert_uint_eq(c.fallback_cache, 2);
+	ck_assert_uint_eq(c.fallback_default, 3);
+	ck_assert_uint_eq(c.fallback_empty, 4);
+	ck_assert_uint_eq(c.fallback_alternative, 5);
+	ck_assert_uint_eq(c.fallback_other, 13);
+	ck_assert_int_eq(resc_fallback(NULL, "cache"), -EINVAL);
+	ck_assert_int_eq(resc_fallback(pay, NULL), -EINVAL);
+	ck_assert_int_eq(resc_counters(NULL, &c), -EINVAL);
+	ck_assert_int_eq(resc_counters(pay, NULL), -EINVAL);
+	ck_assert_int_eq(resc_state(NULL, NULL), -EINVAL);
+	ck_assert_int_eq(resc_status(NULL, NULL), -EINVAL);
+}
+END_TEST
+
+int main(void)
+{
+	const TTest *const tests[] = {
+	        the_first_good_answer_ends_it,
+	        it_is_tried_until_it_works,
+	        it_is_tried_as_often_as_the_policy_says,
+	        an_outcome_that_is_none_is_a_failure,
+	        wrong_arguments_are_errors,
+	        a_refused_request_makes_no_attempt,
+	        B11_the_breaker_may_end_it_between_two_attempts,
+	        E6_only_one_layer_retries,
+	        an_empty_budget_ends_it,
+	        E2_a_dependency_that_hangs_costs_the_total_timeout_and_no_more,
+	        E2_one_that_works_from_the_third_try,
+	        no_retry_that_would_begin_after_the_deadline,
+	        the_callers_deadline_counts_where_it_is_nearer,
+	        without_any_timeout_there_is_none,
+	        it_waits_between_attempts,
+	        only_failures_are_retried,
+	        each_answer_moves_one_counter_and_only_yes_takes_a_token,
+	        D5_the_answer_for_a_lone_failing_call_is_the_same_before_and_after_its_leave,
+	        D3_a_day_of_success_banks_no_more_than_the_capacity,
+	        wrong_plans_are_errors,
+	        fallbacks_are_counted_by_kind,
+	};
+
+	return NAMED_RUN("run", tests, set_up, tear_down);
+}

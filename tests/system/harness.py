@@ -1,0 +1,421 @@
+# SPDX-License-Identifier: MIT
+"""The real programs, under a test's hand: rescd on an instance of its own, workers that do what they are told, resctl.
+
+Nothing here sleeps for a fixed time. What happens by itself is waited for with until(), which has a deadline. In the test build time
+stands still until a test moves it: Rescd.advance().
+"""
+import contextlib
+import itertools
+import json
+import os
+import re
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+
+TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+VARIANT = os.environ.get("RESC_VARIANT", "test")
+BUILD = os.path.join(TOP, "build", VARIANT)
+RESCD = os.path.join(BUILD, "rescd")
+RESCTL = os.path.join(BUILD, "resctl")
+HELPERS = os.path.join(BUILD, "tests", "system")
+SHM = "/dev/shm"
+PATIENCE = 10.0  # seconds; a machine that is loaded may take long, a fault takes for ever
+
+numbers = itertools.count(1)
+
+
+def until(condition, patience=PATIENCE, what=None):
+    """The first true value of condition(), polled. An AssertionError that says what was waited for."""
+    deadline = time.monotonic() + patience
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > deadline:
+            raise AssertionError("not within %g s: %s" % (patience, what or getattr(condition, "__doc__", None) or condition))
+        time.sleep(0.002)
+
+
+def helper(name, *args, timeout=120, **kw):
+    """Runs one of the C programs of this directory; its JSON answer."""
+    done = subprocess.run([os.path.join(HELPERS, name), *map(str, args)], stdout=subprocess.PIPE, timeout=timeout, check=True, **kw)
+    return json.loads(done.stdout)
+
+
+def may(*command):
+    """Is this command allowed here? For what needs root or namespaces."""
+    return subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False).returncode == 0
+
+
+def wait_for_end(stream, patience=PATIENCE):
+    """Reads a pipe to its end: until every process that has the other side is gone, also those in namespaces that are being torn down."""
+    deadline = time.monotonic() + patience
+    while select.select([stream], [], [], max(0, deadline - time.monotonic()))[0]:
+        if not os.read(stream if isinstance(stream, int) else stream.fileno(), 65536):
+            return
+    raise AssertionError("somebody still lives after %g s" % patience)
+
+
+class Gone(Exception):
+    """A process ended where an answer was expected."""
+
+
+class Speaker:
+    """One end of a conversation in lines of JSON: a worker, or a child that one of them forked."""
+
+    def __init__(self, to, answers, name):
+        self.to, self.answers, self.name = to, answers, name
+        self.buffer = b""
+
+    def send(self, *words):
+        try:
+            self.to.write((" ".join(map(str, words)) + "\n").encode())
+            self.to.flush()
+        except BrokenPipeError as e:
+            raise Gone(self.name) from e
+
+    def receive(self, patience=PATIENCE * 3):
+        deadline = time.monotonic() + patience
+        while b"\n" not in self.buffer:
+            ready, _, _ = select.select([self.answers], [], [], max(0, deadline - time.monotonic()))
+            if not ready:
+                raise AssertionError("%s gave no answer within %g s" % (self.name, patience))
+            data = os.read(self.answers.fileno(), 65536)
+            if not data:
+                raise Gone(self.name)
+            self.buffer += data
+        line, self.buffer = self.buffer.split(b"\n", 1)
+        return json.loads(line)
+
+    def ask(self, *words):
+        self.send(*words)
+        return self.receive()
+
+    # ---- the calls, by their names ----
+
+    def enter(self, name, deadline_ms=None):
+        return self.ask("enter", name, *([] if deadline_ms is None else [deadline_ms]))
+
+    def leave(self, ticket, outcome="ok"):
+        return self.ask("leave", ticket["ticket"] if isinstance(ticket, dict) else ticket, outcome)
+
+    def call(self, name, outcome="ok"):
+        """One whole call. The answer of enter where it was refused, else that of leave."""
+        ticket = self.enter(name)
+        return ticket if ticket["r"] != 0 else self.leave(ticket, outcome)
+
+    def fail(self, name, times):
+        for _ in range(times):
+            self.call(name, "fail")
+
+    def hold(self, name, count):
+        answer = self.ask("hold", name, count)
+        assert answer["held"] == count, answer
+        return answer["tickets"]
+
+    def status(self):
+        return self.ask("status")
+
+    def state(self, name):
+        return self.ask("state", name)
+
+    def counters(self, name):
+        answer = self.ask("counters", name)
+        assert answer.pop("r") == 0
+        return answer
+
+    def loop(self, name, count, fail_share=0.0, seed=1):
+        return self.ask("loop", name, count, fail_share, seed)
+
+    def busy(self, name, fail_share=0.0, seed=1):
+        assert self.ask("busy", name, fail_share, seed)["busy"]
+
+    def idle(self):
+        return self.ask("idle")
+
+
+class Worker(Speaker):
+    """A worker process. env: RESC_FAILPOINT and the like. before: a command that runs it, as unshare."""
+
+    def __init__(self, instance, env=None, before=(), pass_stderr=None):
+        self.errors = tempfile.TemporaryFile()
+        self.wrapped = bool(before)
+        self.process = subprocess.Popen(
+            [*before, os.path.join(HELPERS, "worker"), instance], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=pass_stderr or self.errors, env={**os.environ, **(env or {})})
+        super().__init__(self.process.stdin, self.process.stdout, "worker %d" % self.process.pid)
+        self.children = []
+        self.dir = None
+        try:
+            self.hello = self.receive()
+        except Gone:
+            self.process.wait(PATIENCE)
+            raise
+        self.pid = self.hello.get("pid", self.process.pid)
+
+    def signal(self, number):
+        self.process.send_signal(number)
+
+    def kill(self):
+        """SIGKILL, and waits for the end. Of the worker itself, also where unshare runs it."""
+        self.process.kill()
+        self.process.wait(PATIENCE)
+        if self.wrapped:
+            wait_for_end(self.answers)
+
+    def end(self):
+        """The end of its input: it leaves, closes and exits."""
+        if self.process.poll() is None:
+            with contextlib.suppress(OSError):
+                self.process.stdin.close()
+            self.process.wait(PATIENCE)
+        return self.process.returncode
+
+    def died(self, patience=PATIENCE):
+        """Waits for an end that comes by itself. The return code: -9 for SIGKILL."""
+        return self.process.wait(patience)
+
+    def fork(self):
+        """Its child, as a Speaker with a pid."""
+        self.dir = self.dir or tempfile.mkdtemp(prefix="resc-test-")
+        n = len(self.children)
+        paths = [os.path.join(self.dir, "%s%d" % (d, n)) for d in ("in", "out")]
+        for path in paths:
+            os.mkfifo(path)
+        # Open for both, so that neither side waits for the other; the child keeps its own ends.
+        ends = [os.open(path, os.O_RDWR | os.O_CLOEXEC) for path in paths]
+        pid = self.ask("fork", *paths)["child"]
+        child = Speaker(os.fdopen(ends[0], "wb", buffering=0), os.fdopen(ends[1], "rb", buffering=0), "child %d" % pid)
+        child.pid = pid
+        self.children.append(child)
+        return child
+
+    def stderr(self):
+        self.errors.seek(0)
+        return self.errors.read().decode()
+
+    def clean(self):
+        for child in self.children:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child.pid, signal.SIGKILL)
+            child.to.close()
+            child.answers.close()
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGCONT)
+            self.kill()
+        for stream in (self.process.stdin, self.process.stdout, self.errors):
+            with contextlib.suppress(OSError):
+                stream.close()
+        if self.dir:
+            shutil.rmtree(self.dir, ignore_errors=True)
+
+
+class Rescd:
+    """rescd on an instance of its own. Started at once unless start=False; clean() takes away everything, whatever happened."""
+
+    def __init__(self, config, start=True, args=(), env=None, before=(), metrics="127.0.0.1:0"):
+        self.instance = "resc-test-%d-%d" % (os.getpid(), next(numbers))
+        self.dir = tempfile.mkdtemp(prefix="resc-test-")
+        os.chmod(self.dir, 0o755)
+        self.config_path = os.path.join(self.dir, "resc.json")
+        self.control_path = os.path.join(self.dir, "control.sock")
+        self.log_path = os.path.join(self.dir, "log")
+        self.segment = os.path.join(SHM, "resc." + self.instance)
+        self.metrics, self.args, self.before = metrics, list(args), list(before)
+        self.env = env or {}
+        self.process = None
+        self.life = None  # a pipe that ends with rescd itself, also where unshare runs it
+        self.workers = []
+        self.messages = []
+        self.notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
+        self.notify_path = os.path.join(self.dir, "notify")
+        self.notify.bind(self.notify_path)
+        open(self.log_path, "wb").close()
+        self.write_config(config)
+        if start:
+            self.start()
+
+    # ---- configuration ----
+
+    def write_config(self, config):
+        """As an operator's tool does it: a new file, renamed over the old one."""
+        text = config if isinstance(config, str) else json.dumps(config, indent=2)
+        with open(self.config_path + ".new", "w", encoding="utf-8") as file:
+            file.write(text)
+        os.rename(self.config_path + ".new", self.config_path)
+
+    # ---- life ----
+
+    def spawn(self, env=None, args=()):
+        """Starts it and does not wait for anything."""
+        command = [*self.before, RESCD, "--config", self.config_path, "--instance", self.instance, "--control", self.control_path,
+                   "--metrics", self.metrics, *self.args, *args]
+        self.close_life()
+        self.life, end = os.pipe()
+        log = open(self.log_path, "ab")
+        self.log_start = os.path.getsize(self.log_path)
+        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=[end],
+                                        env={**os.environ, "NOTIFY_SOCKET": self.notify_path, **self.env, **(env or {})})
+        log.close()
+        os.close(end)
+        return self
+
+    def close_life(self):
+        if self.life is not None:
+            os.close(self.life)
+        self.life = None
+
+    def start(self, env=None, args=()):
+        """Starts it and waits until it says READY=1."""
+        self.drain()
+        self.spawn(env, args)
+        deadline = time.monotonic() + PATIENCE
+        while not any("READY=1" in m for m in self.drain()):
+            if self.process.poll() is not None:
+                raise AssertionError("rescd ended with %d:\n%s" % (self.process.returncode, self.log()))
+            if time.monotonic() > deadline:
+                raise AssertionError("rescd is not ready:\n%s" % self.log())
+            select.select([self.notify], [], [], 0.05)
+        return self
+
+    def drain(self):
+        """The messages of sd_notify that came since the last time."""
+        fresh = []
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                fresh.append(self.notify.recv(4096, socket.MSG_DONTWAIT).decode())
+        self.messages += fresh
+        return fresh
+
+    def fails_to_start(self, env=None, args=()):
+        """Starts it, expects that it ends by itself with 1, and returns what it said."""
+        self.spawn(env, args)
+        code = self.process.wait(PATIENCE)
+        assert code == 1, (code, self.log())
+        return self.log()
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait(PATIENCE)
+        wait_for_end(self.life)
+
+    def stop(self):
+        self.process.terminate()
+        code = self.process.wait(PATIENCE)
+        assert code == 0, self.log()
+
+    def restart(self, env=None):
+        self.kill()
+        self.start(env)
+
+    def died(self, patience=PATIENCE):
+        return self.process.wait(patience)
+
+    def log(self, everything=False):
+        with open(self.log_path, "rb") as file:
+            file.seek(0 if everything else self.log_start)
+            return file.read().decode(errors="replace")
+
+    # ---- workers ----
+
+    def worker(self, **kw):
+        worker = Worker(self.instance, **kw)
+        self.workers.append(worker)
+        return worker
+
+    def crew(self, count, **kw):
+        return [self.worker(**kw) for _ in range(count)]
+
+    # ---- operators ----
+
+    def ctl(self, *args, code=0, **kw):
+        """Runs resctl. The finished process, whose exit code was as expected."""
+        done = subprocess.run([RESCTL, "--instance", self.instance, *map(str, args)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, timeout=60, check=False, encoding="utf-8", **kw)
+        assert code is None or done.returncode == code, (args, done)
+        return done
+
+    def ask(self, *args, code=0):
+        """Runs resctl --json; the document."""
+        return json.loads(self.ctl(*args, "--json", code=code).stdout)
+
+    def snapshot(self):
+        return self.ask("snapshot")
+
+    def show(self, name):
+        return self.ask("show", name)[0]
+
+    def events(self, kind=None, last=1024):
+        lines = self.ctl("events", "--last", last, "--json").stdout.splitlines()
+        return [e for e in map(json.loads, lines) if kind is None or e["kind"] == kind]
+
+    def advance(self, duration):
+        self.ctl("clock", "advance", duration)
+
+    def reload(self, code=None):
+        """resctl reload: {"ok": ...}, whatever came of it."""
+        return self.ask("reload", code=code)
+
+    # ---- metrics ----
+
+    @property
+    def metrics_url(self):
+        ports = re.findall(r"metrics are served at '[^']*', port (\d+)", self.log())
+        return "http://127.0.0.1:%s/metrics" % ports[-1]
+
+    def scrape(self):
+        """{(name, ((label, value), ...)): number}, as prometheus_client reads it."""
+        from prometheus_client.parser import text_string_to_metric_families as parse
+
+        with urllib.request.urlopen(self.metrics_url, timeout=PATIENCE) as page:
+            text = page.read().decode()
+        return {(s.name, tuple(sorted(s.labels.items()))): s.value for family in parse(text) for s in family.samples}
+
+    # ---- the segment ----
+
+    def files(self):
+        """What is in /dev/shm of this instance."""
+        prefix = os.path.basename(self.segment)
+        return sorted(n for n in os.listdir(SHM) if n == prefix or n.startswith(prefix + "."))
+
+    def clean(self):
+        for worker in self.workers:
+            worker.clean()
+        if self.process and self.process.poll() is None:
+            self.process.send_signal(signal.SIGCONT)
+            self.kill()
+        self.close_life()
+        for name in self.files():
+            path = os.path.join(SHM, name)
+            shutil.rmtree(path) if os.path.isdir(path) and not os.path.islink(path) else os.unlink(path)
+        self.notify.close()
+        shutil.rmtree(self.dir, ignore_errors=True)
+
+
+def metric(page, name, **labels):
+    return page[(name, tuple(sorted(labels.items())))]
+
+
+def steady(resource):
+    """The parts of a resource of the snapshot that nobody may change by coming, going or restarting."""
+    kept = {k: resource[k] for k in ("name", "state", "since_ms", "why", "opened_since_ms", "due_ms", "generation", "reopened", "override",
+                                     "window", "counters", "policy", "retry")}
+    kept["probes"] = resource["probes"]
+    kept["permits"] = resource["permits"]
+    return kept
+
+
+def programs_missing():
+    wanted = [RESCD, RESCTL, os.path.join(HELPERS, "worker"), os.path.join(HELPERS, "probe_rounds")]
+    return [path for path in wanted if not os.access(path, os.X_OK)]
+
+
+if __name__ == "__main__":
+    sys.exit("this is for the tests: python3 -m pytest tests/system")

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: MIT
+"""docs/config.schema.json against the program: the same files of tests/config, and the same table of keys.
+
+The table in docs/configuration.md is what the program prints (tests/unit/test_config.c compares them), so a schema that agrees with the
+table agrees with the program.
+"""
+
+import json
+import pathlib
+import re
+
+import jsonschema
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+CORPUS = ROOT / "tests" / "config"
+SCHEMA = json.loads((ROOT / "docs" / "config.schema.json").read_text())
+
+# What the program refuses and a schema of this kind does not see.
+BEYOND_A_SCHEMA = {"contradictions", "group_unknown", "metrics_address", "metrics_port"}
+
+
+class NotStrict(ValueError):
+    pass
+
+
+def no_doubles(pairs):
+    keys = [key for key, _ in pairs]
+    if len(keys) != len(set(keys)):
+        raise NotStrict("doubled key")
+    return dict(pairs)
+
+
+def no_constants(name):
+    raise NotStrict(name)
+
+
+def strict(path):
+    """The document, or None where it is not strict JSON, which is not a schema's business."""
+    try:
+        text = path.read_bytes().decode("utf-8")
+        if "\\u0000" in text or "\\ud800" in text:
+            return None
+        document = json.loads(text, object_pairs_hook=no_doubles, parse_constant=no_constants)
+    except (UnicodeDecodeError, json.JSONDecodeError, NotStrict, RecursionError):
+        return None
+    return document
+
+
+def validator():
+    return jsonschema.Draft202012Validator(SCHEMA)
+
+
+def names(directory):
+    return sorted(path.stem for path in (CORPUS / directory).glob("*.json"))
+
+
+def test_it_is_a_schema():
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+
+
+@pytest.mark.parametrize("name", names("valid"))
+def test_what_the_program_accepts_is_accepted(name):
+    document = strict(CORPUS / "valid" / f"{name}.json")
+    assert document is not None
+    assert [error.message for error in validator().iter_errors(document)] == []
+
+
+@pytest.mark.parametrize("name", names("invalid"))
+def test_what_the_program_refuses_is_refused(name):
+    document = strict(CORPUS / "invalid" / f"{name}.json")
+    if document is None:
+        return
+    # A list and not a set of exceptions to look away from: what the schema learns must leave it.
+    assert validator().is_valid(document) == (name in BEYOND_A_SCHEMA)
+
+
+def table():
+    """The rows of the manual: path -> (kind, range, default)."""
+    page = (ROOT / "docs" / "configuration.md").read_text()
+    rows = page.split("<!-- keys: begin -->\n")[1].split("<!-- keys: end -->")[0].splitlines()[2:]
+    cells = [[cell.strip() for cell in row.strip("|").split(" | ")] for row in rows]
+    return {cell[0].strip("` "): tuple(cell[1:4]) for cell in cells}
+
+
+def resolve(node):
+    while "$ref" in node:
+        rest = {key: value for key, value in node.items() if key != "$ref"}
+        node = {**SCHEMA["$defs"][node["$ref"].rsplit("/", 1)[1]], **rest, "ref": node["$ref"].rsplit("/", 1)[1]}
+    return node
+
+
+def properties(node):
+    return next(part for part in [node, *node.get("anyOf", [])] if "properties" in part)["properties"]
+
+
+def schema_keys():
+    """All keys of the schema, by the paths of the manual."""
+    found = dict(SCHEMA["properties"].items())
+
+    def walk(node, prefix):
+        for name, value in properties(resolve(node)).items():
+            value = resolve(value)
+            found[prefix + name] = value
+            if "anyOf" in value and {"const": False} in value["anyOf"]:
+                walk(value, prefix + name + ".")
+
+    walk({"$ref": "#/$defs/resource"}, "")
+    return {path: resolve(node) for path, node in found.items()}
+
+
+def test_the_keys_are_those_of_the_program():
+    assert set(schema_keys()) == set(table())
+
+
+@pytest.mark.parametrize("path", list(table()))
+def test_types_ranges_and_defaults_are_those_of_the_program(path):
+    kind, span, default = table()[path]
+    node = schema_keys()[path]
+    if kind in ("whole number", "number"):
+        assert node["type"] == ("integer" if kind == "whole number" else "number")
+        assert f"{node['minimum']} – {node['maximum']}" == span
+    elif kind == "duration":
+        assert node["ref"] == "duration"
+    elif kind == "share":
+        assert node["ref"] == ("positive_share" if span.startswith("above") else "share")
+    elif kind == "word":
+        assert ", ".join(f'"{word}"' for word in node["enum"]) == span
+    elif kind == "object or false":
+        assert {"const": False} in node["anyOf"]
+    elif kind == "object":
+        assert node["type"] == "object"
+    else:
+        assert kind in ("string", "boolean")
+    value = re.fullmatch(r"`?(\"[^\"]*\"|true|[0-9.]+)`?", default)
+    assert node.get("default") == (json.loads(value.group(1)) if value else None)

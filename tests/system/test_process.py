@@ -1,0 +1,250 @@
+# SPDX-License-Identifier: MIT
+"""Processes fork, exec, come and go: each owns what it took, and only that; no call is counted twice or lost."""
+import os
+import random
+import signal
+import subprocess
+
+import pytest
+from harness import HELPERS, RESCD, Gone, may, metric, until, wait_for_end
+
+CONFIG = {"resources": {"payments": {"breaker": {"consecutive": 1000000}, "bulkhead": {"limit": 9}}}}
+
+
+def in_use(rescd):
+    return rescd.show("payments")["permits"]["in_use"]
+
+
+# ---- fork ----
+
+@pytest.mark.smoke
+def test_G4_a_forked_child_owns_nothing_and_is_a_worker_of_its_own(host):
+    rescd = host(CONFIG)
+    parent = rescd.worker()
+    held = parent.hold("payments", 1)[0]
+    children = [parent.fork() for _ in range(8)]
+    tickets = [child.enter("payments") for child in children]  # (a) without attaching again
+    assert [t["r"] for t in tickets] == [0] * 8
+    assert parent.enter("payments")["answer"] == "full"
+    snapshot = rescd.snapshot()
+    assert {w["pid"] for w in snapshot["workers"]} == {parent.pid, *(c.pid for c in children)}
+    assert {h["pid"]: h["permits"] for h in snapshot["resources"][0]["permits"]["by_worker"]} == \
+        {parent.pid: 1, **{c.pid: 1 for c in children}}
+    for child in children:  # (b) the parent's ticket is not theirs
+        assert child.leave(held)["r"] == -116  # ESTALE
+    assert in_use(rescd) == 9
+    assert [child.leave(t)["r"] for child, t in zip(children, tickets)] == [0] * 8
+    assert in_use(rescd) == 1
+    assert parent.leave(held)["r"] == 0 and in_use(rescd) == 0
+    assert parent.leave(held)["r"] < 0
+    told = rescd.show("payments")["counters"]
+    assert (told["admitted"], told["ended_ok"], told["permits_reclaimed"]) == (9, 9, 0)
+
+
+def test_G4_the_parent_may_go_first(host):
+    rescd = host(CONFIG)
+    parent = rescd.worker()
+    parent.hold("payments", 2)
+    child = parent.fork()
+    ticket = child.enter("payments")
+    parent.kill()  # (c)
+    until(lambda: in_use(rescd) == 1, what="the parent's permits are back, the child's stays")
+    assert child.call("payments")["r"] == 0
+    assert child.leave(ticket)["r"] == 0
+    assert in_use(rescd) == 0
+
+
+def test_G4_a_child_that_has_not_called_yet_does_not_keep_its_dead_parent_alive(host):
+    rescd = host(CONFIG)
+    parent = rescd.worker()
+    parent.hold("payments", 9)
+    child = parent.fork()
+    child.ask("fds")
+    rescd.kill()  # by the tokens alone
+    parent.kill()
+    other = rescd.worker()
+    until(lambda: other.enter("payments")["r"] == 0, what="the dead parent's permits")
+    assert child.call("payments")["r"] == 0
+
+
+@pytest.mark.parametrize("end", [("quit", "0"), ("exit", "0"), ("exec",)], ids=" ".join)
+def test_G4_whatever_way_a_child_ends_the_parent_keeps_its_permit(host, end):
+    rescd = host(CONFIG)
+    parent = rescd.worker()
+    held = parent.hold("payments", 1)[0]
+    for calls in (False, True):  # (d) with and without a life of its own
+        child = parent.fork()
+        if calls:
+            child.enter("payments")
+        else:
+            child.ask("fds")
+        child.send(*end)
+        until(lambda: in_use(rescd) == 1, what="only the parent's permit")
+        until(lambda: [w["pid"] for w in rescd.snapshot()["workers"]] == [parent.pid], what="only the parent is a worker")
+    assert parent.leave(held)["r"] == 0
+
+
+def test_G4_exec_and_spawn_leak_no_descriptor(host):
+    rescd = host(CONFIG)
+    worker = rescd.worker()
+    held = worker.hold("payments", 1)[0]
+    assert any(rescd.segment in name for name in worker.ask("fds")["fds"])
+    assert not any("resc" in name for name in worker.ask("spawn")["fds"])  # (e)
+    assert worker.leave(held)["r"] == 0
+    worker.hold("payments", 3)
+    assert not any("resc." in name for name in worker.ask("exec")["fds"])
+    until(lambda: in_use(rescd) == 0 and rescd.snapshot()["workers"] == [], what="exec ends the worker's life")
+
+
+def test_a_worker_that_exits_properly_leaves_its_slot_and_permits(host):
+    rescd = host(CONFIG)
+    worker = rescd.worker()
+    worker.hold("payments", 4)
+    rescd.kill()
+    assert worker.end() == 0
+    assert rescd.snapshot()["workers"] == [] and in_use(rescd) == 0
+
+
+# ---- churn ----
+
+CALLS = 100
+# Where a generation dies, and what the counters say then for its n-th call: (admitted, ended) more than n - 1.
+DEATHS = {"enter.admitted": (0, 0), "leave.permit": (1, 0), "leave.lease": (1, 0)}
+
+
+def test_G5_500_generations_half_killed_every_counter_is_monotonic_and_exact(host):
+    rescd = host(CONFIG)
+    dice = random.Random(7)
+    size = os.path.getsize(rescd.segment)
+    wanted = {"admitted": 0, "ended_ok": 0}
+    last = {}
+    for generation in range(500):
+        env, admitted, ended = {}, CALLS, CALLS
+        if generation % 2:
+            point, n = dice.choice(sorted(DEATHS)), dice.randint(1, CALLS)
+            env = {"RESC_FAILPOINT": "%s@%d=kill" % (point, n)}
+            admitted, ended = (n - 1 + more for more in DEATHS[point])
+        done = subprocess.run([os.path.join(HELPERS, "worker"), rescd.instance], input=b"loop payments %d 0 1\n" % CALLS, check=False,
+                              stdout=subprocess.PIPE, env={**os.environ, **env})
+        assert done.returncode == (-signal.SIGKILL if env else 0)
+        wanted["admitted"] += admitted
+        wanted["ended_ok"] += ended
+        if generation % 10 == 0:
+            page = {key: value for key, value in rescd.scrape().items() if key[0].endswith("_total")}
+            assert all(value >= last.get(key, 0) for key, value in page.items())
+            last = page
+    until(lambda: in_use(rescd) == 0 and rescd.snapshot()["workers"] == [], what="nobody is left")
+    counters = rescd.show("payments")["counters"]
+    assert {key: counters[key] for key in wanted} == wanted
+    assert counters["enters"] == counters["admitted"]
+    page = rescd.scrape()
+    assert metric(page, "resc_admitted_total", resource="payments") == wanted["admitted"]
+    assert metric(page, "resc_permits_in_use", resource="payments") == 0
+    assert os.path.getsize(rescd.segment) == size and rescd.files() == [os.path.basename(rescd.segment)]
+
+
+def test_G5_workers_that_live_at_once_and_die_at_random_moments_lose_at_most_the_calls_inside(host):
+    rescd = host(CONFIG)
+    dice = random.Random(11)
+    begun = done_at_least = 0
+    for _ in range(5):
+        crew = rescd.crew(4)
+        before = rescd.show("payments")["counters"]["enters"]
+        for i, worker in enumerate(crew):
+            worker.busy("payments", 0.1, i + 1)
+        until(lambda: rescd.show("payments")["counters"]["enters"] > before + dice.randint(100, 5000))
+        for worker in crew[:2]:
+            worker.process.kill()
+        told = [worker.idle() for worker in crew[2:]]
+        begun += sum(t["enters"] for t in told)
+        done_at_least += sum(t["admitted"] for t in told)
+        for worker in crew:
+            worker.kill()
+    until(lambda: in_use(rescd) == 0, what="nothing in use")
+    counters = rescd.show("payments")["counters"]
+    ended = counters["ended_ok"] + counters["ended_fail"]
+    assert counters["enters"] == counters["admitted"] + counters["refused_full"]
+    assert done_at_least <= ended <= counters["admitted"] <= ended + 10  # ten were killed
+    assert counters["enters"] >= begun
+
+
+# ---- pids ----
+
+NAMESPACE = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
+
+
+@pytest.mark.skipif(not may(*NAMESPACE, "sh", "-c", "echo 500 > /proc/sys/kernel/ns_last_pid"), reason="pids cannot be chosen here")
+@pytest.mark.parametrize("heir", ["stranger", "worker"])
+def test_G1_who_gets_the_pid_of_a_dead_worker_inherits_nothing(host, heir):
+    """rescd and two workers in one pid namespace; the second process gets the pid of the first."""
+    rescd = host(CONFIG, start=False)
+    script = os.path.join(rescd.dir, "script")
+    worker = os.path.join(HELPERS, "worker")
+    second = '"$W" "$I"' if heir == "worker" else 'sh -c \'read x\''
+    with open(script, "w", encoding="utf-8") as file:
+        file.write('''
+mkfifo "$D/a.in" "$D/b.in"
+echo 500 > /proc/sys/kernel/ns_last_pid
+"$W" "$I" < "$D/a.in" > "$D/a.out" &
+A=$!
+exec 3> "$D/a.in"
+echo "hold payments 3" >&3
+while ! grep -q held "$D/a.out"; do sleep 0.01; done
+kill -STOP $R
+kill -9 $A
+wait $A
+echo $((A - 1)) > /proc/sys/kernel/ns_last_pid
+%s < "$D/b.in" > "$D/b.out" &
+B=$!
+exec 4> "$D/b.in"
+echo "$A $B"
+sleep 0.05
+kill -CONT $R
+read end
+''' % second)
+    # Another rescd serves the instance, from inside.
+    process = subprocess.Popen([*NAMESPACE, "sh", "-c", '"$P" --config "$C" --instance "$I" --control "$D/c2" --metrics "" & R=$!; export R; '
+                                'while ! [ -S "$D/c2" ]; do sleep 0.01; done; . "$D/script"'],
+                               stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                               env={**os.environ, "W": worker, "I": rescd.instance, "D": rescd.dir, "C": rescd.config_path,
+                                    "P": RESCD})
+    try:
+        first, other = process.stdout.readline().split()
+        assert first == other == b"501"
+        until(lambda: in_use(rescd) == 0, what="the permits of the dead")
+        lives = [w["worker"] for w in rescd.snapshot()["workers"]]
+        assert len(lives) == (1 if heir == "worker" else 0)
+        assert rescd.show("payments")["counters"]["permits_reclaimed"] == 3
+    finally:
+        process.kill()
+        process.wait()
+        wait_for_end(process.stdout)  # that rescd too: it would put a removed segment back
+        process.stdin.close()
+        process.stdout.close()
+
+
+def test_a_worker_with_a_name_that_breaks_naive_parsers(host):
+    """Field 22 of /proc/PID/stat is after the last bracket."""
+    rescd = host(CONFIG)
+    link = os.path.join(rescd.dir, "a) b (c")
+    os.symlink(os.path.join(HELPERS, "worker"), link)
+    process = subprocess.Popen([link, rescd.instance], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.stdout.readline()
+    process.stdin.write(b"hold payments 2\n")
+    process.stdin.flush()
+    assert b'"held":2' in process.stdout.readline()
+    seen = rescd.snapshot()["workers"]
+    assert [w["name"] for w in seen] == ["a) b (c"] and seen[0]["alive"] and seen[0]["start_ticks"] > 1000
+    process.kill()
+    process.wait()
+    until(lambda: in_use(rescd) == 0, what="two permits back")
+    process.stdin.close()
+    process.stdout.close()
+
+
+def test_a_gone_worker_is_told_apart_from_a_silent_one(host):
+    rescd = host(CONFIG)
+    worker = rescd.worker()
+    worker.kill()
+    with pytest.raises(Gone):
+        worker.ask("status")

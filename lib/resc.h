@@ -169,7 +169,9 @@ const char *resc_name(const resc_resource *resource);
  * Guards, in this order: the deadline is past (RESC_E_DEADLINE), an override (RESC_E_FORCED_OPEN), the breaker
  * (RESC_E_OPEN), the bulkhead (RESC_E_FULL), a probe lease of a half-open breaker (RESC_E_HALF_OPEN).
  *
- * Errors: -EINVAL (NULL, or reserved fields set), -ENOENT (the configuration no longer has this resource).
+ * Errors: -EINVAL (NULL, or reserved fields set), -ENOENT (the configuration no longer has this resource); and, only where the view has to be
+ * made anew (after fork(), a reload or a new segment), -ENOMEM, and -EAGAIN when the new segment cannot be used yet. So does every call below
+ * that takes a resource.
  * Cost: tens of nanoseconds, no system call and no lock; once a second, one stat() to see that the segment is still there.
  * Also once: after fork() and when the segment was replaced (some 100 us).
  */
@@ -180,7 +182,8 @@ int resc_enter(resc_resource *resource, const resc_options *options, resc_ticket
  *
  * Returns 0; RESC_STALE when everything was given back but the result came too late to count for the breaker (it has moved
  * on, or the probe's lease was taken over); or an error that changed nothing: -EINVAL (not a ticket, zeroed, damaged, or
- * an unknown outcome), -ESTALE (already left, or of a parent process or an earlier life).
+ * an unknown outcome; the same variable left a second time, because it is zeroed by then), -ESTALE (a copy of one that was left, or a ticket
+ * of a parent process or an earlier life). A call that began in private mode and ends after its view has joined the host is RESC_STALE.
  */
 int resc_leave(resc_ticket *ticket, enum resc_outcome outcome);
 

@@ -46,7 +46,7 @@ unit_t := $(patsubst %.c,$(B)/%,$(wildcard tests/unit/test_*.c))
 fuzz_t := $(patsubst %.c,$(B)/%,$(wildcard tests/fuzz/fuzz_*.c))
 helper_t := $(patsubst %.c,$(B)/%,$(wildcard tests/system/*.c))
 
-.PHONY: all lib units helpers fuzzers demo check fuzz lint bench install uninstall clean packages packages-check
+.PHONY: all lib units helpers fuzzers demo check fuzz lint bench install clean packages packages-check
 all: lib $(B)/rescd $(B)/resctl
 lib: $(B)/libresc.so $(B)/libresc.a
 units: $(unit_t)
@@ -146,7 +146,7 @@ install: all
 	$(Q)sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(LIBDIR)|' -e 's|@VERSION@|$(VERSION)|' lib/libresc.pc.in > $(DESTDIR)$(LIBDIR)/pkgconfig/libresc.pc
 	$(Q)install -m 755 $(B)/rescd $(DESTDIR)$(PREFIX)/sbin/rescd
 	$(Q)install -m 755 $(B)/resctl $(DESTDIR)$(PREFIX)/bin/resctl
-	$(Q)sed -e 's|@SBINDIR@|$(PREFIX)/sbin|' daemon/rescd.service > $(DESTDIR)$(PREFIX)/lib/systemd/system/rescd.service
+	$(Q)install -m 644 daemon/rescd.service $(DESTDIR)$(PREFIX)/lib/systemd/system/rescd.service
 	$(Q)for page in $(man_pages); do section=$${page##*.}; install -D -m 644 $$page $(DESTDIR)$(PREFIX)/share/man/man$$section/$${page##*/}; done
 	$(Q)for file in docs/*.md docs/*.json; do install -D -m 644 $$file $(DESTDIR)$(PREFIX)/share/doc/resc/$${file##*/}; done
 

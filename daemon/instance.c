@@ -143,7 +143,7 @@ static int remove_unusable(const struct instance *instance, int fd, const char *
 	struct map locked = {.fd = fd};
 	struct stat named, opened;
 
-	if (succession_lock(&locked) < 0)
+	if (map_lock_daemon(&locked) < 0)
 		return other_rescd(instance, 0, err);
 	if (fstat(fd, &opened) < 0 || lstat(instance->path, &named) < 0 || opened.st_ino != named.st_ino || opened.st_dev != named.st_dev)
 		return 0; /* it is gone already: look again */
@@ -190,7 +190,7 @@ static int adopt(struct instance *instance, struct resc_error *err)
 	r = refuse_foreign(instance->path, &st, err);
 	if (r < 0)
 		return r;
-	r = succession_lock(&instance->map);
+	r = map_lock_daemon(&instance->map);
 	if (r == -EAGAIN)
 		return other_rescd(instance, load(&instance->map.daemon->pid), err);
 	if (r < 0)

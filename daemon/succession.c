@@ -46,29 +46,12 @@
 /* A former segment whose permits are settled is carried on each so many turns only: what is left are results of calls on their way. */
 #define SETTLED_TURNS 16u
 
-int succession_lock(const struct map *map)
-{
-	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = LOCK_DAEMON, .l_len = 1};
-
-	if (fcntl(map->fd, F_OFD_SETLK, &lock) == 0)
-		return 0;
-	return errno == EACCES ? -EAGAIN : -errno;
-}
-
 static uint64_t superseded_by(const struct map *map)
 {
 	return atomic_load_explicit(&map->daemon->superseded, memory_order_acquire);
 }
 
 /* ---- step 4 ---- */
-
-/* Is it the same resource in both? One that was retired with callers inside is brought over too; without, its record is free again. */
-static bool is_moved(const struct map *from, const struct map *to, uint32_t index)
-{
-	char old[SEGMENT_NAME_SIZE], new[SEGMENT_NAME_SIZE];
-
-	return index < to->dims.resources && policy_name_any(from, index, old) && policy_name_any(to, index, new) && strcmp(old, new) == 0;
-}
 
 static unsigned move_all(const struct map *from, const struct map *to)
 {
@@ -77,7 +60,8 @@ static unsigned move_all(const struct map *from, const struct map *to)
 	for (uint32_t i = 0; i < states_in_use(from); i++) {
 		struct state *old = map_state(from, i);
 
-		if (!is_moved(from, to, i))
+		/* One that was retired with callers inside is brought over too; without, its record is free again. */
+		if (!move_is_same(from, to, i))
 			continue;
 		move_words(from, old, to, map_state(to, i));
 		debts += move_permits(from, old, to, map_state(to, i));
@@ -234,7 +218,7 @@ static int open_former(struct map *map, const char *instance, uint64_t generatio
 	r = map_open(map, path, MAP_OWNER, err);
 	if (r < 0)
 		return r;
-	if (map->generation == generation && strcmp(map->instance, instance) == 0 && succession_lock(map) == 0)
+	if (map->generation == generation && strcmp(map->instance, instance) == 0 && map_lock_daemon(map) == 0)
 		return 0;
 	map_close(map);
 	return error_set(err, -ENOLINK, "%s is not the segment that its name says", path);

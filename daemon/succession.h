@@ -19,9 +19,6 @@ struct succession {
 	} former[SUCCESSION_MAX];
 };
 
-/* Takes the lock of the instance on that segment. 0, -EAGAIN when another rescd holds it, -errno. */
-int succession_lock(const struct map *map);
-
 /*
  * Makes successor the current segment. path is the name of the instance; it leads to *current, or to nothing. On success *current is
  * the successor, what *current was is the youngest of the former ones. On failure nothing has changed, and the successor is still the

@@ -17,6 +17,7 @@
 #include "budget.h"
 #include "call.h"
 #include "count.h"
+#include "deadline.h"
 #include "failpoint.h"
 #include "latency.h"
 #include "override.h"
@@ -172,7 +173,7 @@ static int64_t attempt_timeout_ms(const struct policy *policy, int64_t deadline_
 
 	if (deadline_ns == RESC_NO_DEADLINE)
 		return limit;
-	int64_t left = (deadline_ns - now_ns + 999999) / 1000000;
+	int64_t left = deadline_left_ms(deadline_ns, now_ns);
 	return limit >= 0 && limit < left ? limit : left;
 }
 

@@ -63,8 +63,7 @@ int64_t resc_deadline_left_ms(int64_t deadline_ns)
 	int64_t now = resc_now_ns();
 	if (deadline_ns <= now)
 		return 0;
-	int64_t left = deadline_ns - now; /* now is not negative, so this does not overflow */
-	return left / NS_PER_MS + (left % NS_PER_MS != 0);
+	return deadline_left_ms(deadline_ns, now);
 }
 
 /* Digits only, at least one; what is too large becomes INT64_MAX. -1: something else. */

@@ -209,7 +209,7 @@ static struct attachment *attachment_new(void)
 }
 
 /* Opens the segment at a path and registers in it. NULL with the reason. */
-static struct attachment *attach_path(const char *path, bool with_life, struct resc_error *err)
+static struct attachment *attach_path(const char *path, struct resc_error *err)
 {
 	struct attachment *a = attachment_new();
 
@@ -218,7 +218,7 @@ static struct attachment *attach_path(const char *path, bool with_life, struct r
 		return NULL;
 	}
 	int r = map_open(&a->map, path, MAP_WORKER, err);
-	if (r == 0 && with_life) {
+	if (r == 0) {
 		r = worker_register(&a->map, &a->worker);
 		if (r == -ENOSPC)
 			error_set(err, r, "all %u worker slots of %s are taken; raise \"workers\"", a->map.dims.workers, path);
@@ -248,7 +248,7 @@ static bool follow(resc *host, uint64_t successor, struct resc_error *err)
 
 	for (int i = 0; i < 2; i++) {
 		map_path(path, host->instance, i == 0 ? successor : 0);
-		struct attachment *a = attach_path(path, true, err);
+		struct attachment *a = attach_path(path, err);
 		if (a == NULL)
 			continue;
 		if (a->map.generation == successor) {
@@ -267,7 +267,7 @@ static bool attach_shared(resc *host, struct resc_error *err)
 	char path[MAP_PATH_SIZE];
 
 	map_path(path, host->instance, 0);
-	struct attachment *a = attach_path(path, true, err);
+	struct attachment *a = attach_path(path, err);
 	if (a == NULL)
 		return false;
 	forget_views(host, NULL);
@@ -392,22 +392,29 @@ static struct shard *claim_shard(const struct map *map, struct state *state, uin
 	return NULL;
 }
 
+/* The attachment to the segment that the current one supersedes, or NULL. */
+static struct attachment *predecessor_of_current(const resc *host)
+{
+	struct attachment *a = host->current->older;
+
+	while (a != NULL && a->map.generation != host->current->map.predecessor)
+		a = a->older;
+	return a;
+}
+
 /* In a successor: the resource's words are moved before its first call there. */
 static void move_resource(resc *host, const struct map *map, uint32_t index)
 {
-	char name[SEGMENT_NAME_SIZE], old_name[SEGMENT_NAME_SIZE];
+	const struct attachment *before = predecessor_of_current(host);
 
-	for (struct attachment *a = host->current->older; a != NULL; a = a->older) {
-		if (a->map.generation != map->predecessor || index >= a->map.dims.resources)
-			continue;
-		if (!policy_name_any(&a->map, index, old_name) || !policy_name_any(map, index, name) || strcmp(name, old_name) != 0)
-			return;
-		move_words(&a->map, map_state(&a->map, index), map, map_state(map, index));
-		move_permits(&a->map, map_state(&a->map, index), map, map_state(map, index));
-		/* So that no counter goes back for who looks here before rescd has carried them. */
-		move_carry(&a->map, map_state(&a->map, index), map, map_state(map, index));
+	if (before == NULL || !move_is_same(&before->map, map, index))
 		return;
-	}
+	struct state *old = map_state(&before->map, index);
+	struct state *new = map_state(map, index);
+	move_words(&before->map, old, map, new);
+	move_permits(&before->map, old, map, new);
+	/* So that no counter goes back for who looks here before rescd has carried them. */
+	move_carry(&before->map, old, map, new);
 }
 
 static int find_index(const struct attachment *a, const char *name)
@@ -553,11 +560,11 @@ static const struct map *open_predecessor(resc *host, struct map *opened, uint32
 	const struct map *map = &host->current->map;
 	char path[MAP_PATH_SIZE];
 
-	for (const struct attachment *a = host->current->older; a != NULL; a = a->older)
-		if (a->map.generation == map->predecessor) {
-			*own_life = a->worker.life; /* our own lock does not show on our own descriptor */
-			return &a->map;
-		}
+	const struct attachment *a = predecessor_of_current(host);
+	if (a != NULL) {
+		*own_life = a->worker.life; /* our own lock does not show on our own descriptor */
+		return &a->map;
+	}
 	map_path(path, host->instance, map->predecessor);
 	if (map_open(opened, path, MAP_WORKER, NULL) != 0)
 		return NULL;
@@ -595,7 +602,7 @@ static void pay_debts(resc *host)
 				break;
 			worker_sweep(before, own_life);
 		}
-		if (index >= before->dims.resources || policy_find_any(before, r->name) != (int)index)
+		if (!move_is_same(before, map, index))
 			continue;
 		/* Closing is the mover's. Where it is closed, what is left there only gets less. */
 		if (limit_target(atomic_load_explicit(&map_state(before, index)->limit, memory_order_seq_cst)) == 0)

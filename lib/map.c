@@ -233,11 +233,13 @@ static void map_start(struct map *map, struct segment_header *h, const struct ma
 	atomic_store_explicit(&shared->ready, SEGMENT_MAGIC, memory_order_release);
 }
 
-static int lock_daemon(int fd)
+int map_lock_daemon(const struct map *map)
 {
 	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = LOCK_DAEMON, .l_len = 1};
 
-	return fcntl(fd, F_OFD_SETLK, &lock) == 0 ? 0 : -errno;
+	if (fcntl(map->fd, F_OFD_SETLK, &lock) == 0)
+		return 0;
+	return errno == EACCES ? -EAGAIN : -errno;
 }
 
 static int create_in(int fd, struct map *map, const char *instance, const struct segment_dims *dims, const struct map *predecessor,
@@ -261,7 +263,7 @@ static int create_in(int fd, struct map *map, const char *instance, const struct
 		                 strerror(r));
 	if (fstat(fd, &st) != 0)
 		return error_set(err, -errno, "cannot look at the new segment: %s", strerror(errno));
-	r = lock_daemon(fd);
+	r = map_lock_daemon(map);
 	if (r != 0)
 		return error_set(err, r, "cannot lock the new segment: %s", strerror(-r));
 	void *base = mmap(NULL, header.total_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -285,13 +287,12 @@ int map_create(struct map *map, const char *instance, const struct segment_dims 
 	int fd = open(SEGMENT_DIR, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return error_set(err, -errno, "cannot make a file in %s: %s", SEGMENT_DIR, strerror(errno));
+	map->fd = fd;
 	int r = create_in(fd, map, instance, dims, predecessor, mode, gid, err);
 	if (r != 0) {
-		close(fd);
+		map_close(map);
 		return r;
 	}
-	map->fd = fd;
-	map->opener = getpid();
 	map->access = MAP_OWNER;
 	return 0;
 }
@@ -313,7 +314,6 @@ int map_private(struct map *map, const char *instance, struct resc_error *err)
 	map->fd = -1;
 	map->private_mode = true;
 	map->access = MAP_OWNER;
-	map->opener = getpid();
 	header_fill(&header, instance, &dims, NULL);
 	/* MAP_PRIVATE: a forked child has a copy of its own. It makes a fresh one on its first call. */
 	void *base = mmap(NULL, header.total_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -492,7 +492,6 @@ int map_open(struct map *map, const char *path, enum map_access access, struct r
 		map_close(map);
 		return r;
 	}
-	map->opener = getpid();
 	map->access = access;
 	return 0;
 }

@@ -17,8 +17,7 @@ enum map_access {
 };
 
 struct map {
-	int fd;       /* the descriptor that carries this process's locks; -1 in private mode */
-	pid_t opener; /* the process that opened fd: its children must not use it */
+	int fd; /* the descriptor that carries this process's locks; -1 in private mode */
 	bool private_mode;
 	enum map_access access;
 	uint8_t *base;
@@ -57,6 +56,8 @@ void map_dims(struct segment_dims *dims, uint32_t resources, uint32_t workers, u
  */
 int map_create(struct map *map, const char *instance, const struct segment_dims *dims, const struct map *predecessor, mode_t mode,
                gid_t gid, struct resc_error *err);
+/* Takes LOCK_DAEMON: this process is the rescd of that segment, until it dies or closes it. 0; -EAGAIN another one is; -errno. */
+int map_lock_daemon(const struct map *map);
 /* Gives it a name; -EEXIST when the name is taken. */
 int map_publish(const struct map *map, const char *path);
 /* A segment in anonymous memory, for private mode. */

@@ -11,9 +11,18 @@
 
 #include "move.h"
 #include "permit.h"
+#include "policy.h"
 #include "words.h"
 
 #define TRIES 1000
+
+bool move_is_same(const struct map *from, const struct map *to, uint32_t index)
+{
+	char old_name[SEGMENT_NAME_SIZE], new_name[SEGMENT_NAME_SIZE];
+
+	return index < from->dims.resources && index < to->dims.resources && policy_name_any(from, index, old_name) &&
+	       policy_name_any(to, index, new_name) && strcmp(old_name, new_name) == 0;
+}
 
 /* override, streak and tokens carry an enum word_kind at this bit. */
 static unsigned kind_of(uint64_t w, unsigned shift)

@@ -16,8 +16,6 @@
 #include "map.h"
 #include "words.h"
 
-#define PERMIT_NONE UINT32_MAX
-
 /* The usual case, inlined: the cell where this worker starts is free, and the limit did not move. False: nothing was taken. */
 static inline bool permit_acquire_home(struct state *state, word *home, uint32_t start, uint64_t permit)
 {

@@ -175,10 +175,8 @@ struct policy_record {
 struct segment_live {
 	_Alignas(SEGMENT_LINE) word next_life; /* fetch_add by whoever registers; lives start at 1 and fit in 32 bits */
 	_Alignas(SEGMENT_LINE) word next_event;
-	_Alignas(SEGMENT_LINE) word sweep_ms; /* when somebody last looked for the dead */
-	word lives_reaped;                    /* workers that died without leaving, since the segment was made */
+	_Alignas(SEGMENT_LINE) word lives_reaped; /* workers that died without leaving, since the segment was made */
 	_Alignas(SEGMENT_LINE) word clock_ns; /* test clock; unused in release builds */
-	word failpoint;                       /* test build: not used by releases */
 };
 
 /* ---- worker slots ---- */
@@ -330,7 +328,7 @@ _Static_assert(sizeof(word) == 8 && ATOMIC_LLONG_LOCK_FREE == 2, "lock-free 64-b
 	X(policy_record, copies)                                                                                       \
 	X(segment_live, next_life)                                                                                     \
 	X(segment_live, next_event)                                                                                    \
-	X(segment_live, sweep_ms)                                                                                      \
+	X(segment_live, lives_reaped)                                                                                  \
 	X(segment_live, clock_ns)                                                                                      \
 	X(worker_slot, life)                                                                                           \
 	X(worker_slot, identity)                                                                                       \

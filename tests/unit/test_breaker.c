@@ -3,6 +3,8 @@
 #include <errno.h>
 #include <pthread.h>
 
+#include <sys/mman.h>
+
 #include "named.h"
 #include "override.h"
 #include "permit.h"
@@ -1330,7 +1332,8 @@ START_TEST(A10_no_impossible_state_is_ever_seen_and_it_recovers)
 
 	p.probe_timeout_ms = 20;
 	use(p);
-	failing = (atomic_uint *)(void *)&n.map.live->failpoint;
+	failing = mmap(NULL, sizeof *failing, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	ck_assert_ptr_ne(failing, MAP_FAILED);
 	atomic_store(failing, 1);
 	for (unsigned i = 0; i < 4; i++)
 		if ((pids[i] = fork()) == 0)

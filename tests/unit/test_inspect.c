@@ -357,7 +357,6 @@ START_TEST(a_worker_and_its_death)
 		struct worker worker;
 		snprintf(path, sizeof(path), "/proc/self/fd/%d", shared.map.fd);
 		shared.map.fd = open(path, O_RDWR);
-		shared.map.opener = getpid();
 		if (worker_register(&shared.map, &worker) != 0 || write(ready[1], &worker.slot, 1) != 1)
 			_exit(1);
 		pause();

@@ -25,24 +25,44 @@
 #include "policy.h"
 #include "states.h"
 
-static uint32_t largest_limit(const struct config *config)
+static uint32_t larger(uint32_t a, uint64_t b)
 {
-	uint64_t largest = 0;
+	return b <= a ? a : b > UINT32_MAX ? UINT32_MAX : (uint32_t)b;
+}
 
-	for (size_t i = 0; i < config->count; i++) {
-		const struct policy *policy = &config->resources[i].policy;
+/* What one policy needs room for. A share of the live workers may become as large as their number times the share. */
+static void add_needs(struct map_needs *needs, const struct policy *policy, uint32_t workers)
+{
+	if ((policy->flags & POLICY_BULKHEAD) != 0) {
+		uint64_t limit = policy->limit_share_ppm == 0 ? policy->limit : (workers * policy->limit_share_ppm + 999999) / 1000000;
 
-		if ((policy->flags & POLICY_BULKHEAD) != 0 && policy->limit > largest)
-			largest = policy->limit;
+		needs->permits = larger(needs->permits, limit > PERMITS_LIMIT ? PERMITS_LIMIT : limit);
+		if (policy->max_wait_ms != 0)
+			needs->waiting = larger(needs->waiting, policy->max_waiting);
 	}
-	return largest > PERMITS_LIMIT ? PERMITS_LIMIT : (uint32_t)largest;
+	if ((policy->flags & POLICY_BREAKER) != 0)
+		needs->calls = larger(needs->calls, policy->window_calls);
+}
+
+static struct map_needs needs_of(const struct config *config)
+{
+	struct map_needs needs = {.resources = (uint32_t)config->count, .workers = config->workers, .once = config->once_keys};
+
+	for (size_t i = 0; i < config->count; i++)
+		add_needs(&needs, &config->resources[i].policy, config->workers);
+	for (size_t i = 0; i < config->pattern_count; i++)
+		add_needs(&needs, &config->patterns[i].policy, config->workers);
+	if (config->pattern_count > 0)
+		needs.resources = larger(needs.resources, (uint64_t)needs.resources + config->made);
+	return needs;
 }
 
 struct segment_dims apply_dims(const struct config *config)
 {
 	struct segment_dims dims;
+	const struct map_needs needs = needs_of(config);
 
-	map_dims(&dims, (uint32_t)config->count, config->workers, largest_limit(config));
+	map_dims(&dims, &needs);
 	return dims;
 }
 
@@ -88,11 +108,6 @@ static void count_records(const struct map *map, const struct config *config, ui
 	*missing = (uint32_t)config->count - known;
 }
 
-static uint32_t larger(uint32_t a, uint32_t b)
-{
-	return a > b ? a : b;
-}
-
 /* Records that a successor takes over: see instance_replace. It keeps the indices, so it is never smaller. */
 static uint32_t records_kept(const struct map *map)
 {
@@ -108,15 +123,22 @@ static uint32_t records_kept(const struct map *map)
 static int make_room(struct instance *instance, const struct config *config, bool *replaced, struct resc_error *err)
 {
 	const struct segment_dims *now = &instance->map.dims;
+	struct map_needs needs = needs_of(config);
 	struct segment_dims dims;
 	uint32_t taken, missing;
 
 	count_records(&instance->map, config, &taken, &missing);
-	*replaced = missing > now->resources - taken || largest_limit(config) > now->permits || config->workers > now->workers;
+	*replaced = missing > now->resources - taken || needs.permits > now->permits || needs.workers > now->workers ||
+	            needs.calls > now->calls || needs.waiting > now->waiting || needs.once > now->once;
 	if (!*replaced)
 		return 0;
-	map_dims(&dims, larger(now->resources, records_kept(&instance->map) + missing), larger(now->workers, config->workers),
-	         larger(now->permits, largest_limit(config)));
+	needs.resources = larger(now->resources, (uint64_t)records_kept(&instance->map) + missing);
+	needs.workers = larger(now->workers, needs.workers);
+	needs.permits = larger(now->permits, needs.permits);
+	needs.calls = larger(now->calls, needs.calls);
+	needs.waiting = larger(now->waiting, needs.waiting);
+	needs.once = larger(now->once, needs.once);
+	map_dims(&dims, &needs);
 	dims.resources = larger(dims.resources, now->resources);
 	dims.shards = larger(dims.shards, now->shards);
 	return instance_replace(instance, &dims, err);

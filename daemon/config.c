@@ -491,3 +491,14 @@ void config_free(struct config *config)
 	free(config->index);
 	*config = (struct config){0};
 }
+
+const struct config_resource *config_match(const struct config *config, const char *name)
+{
+	for (size_t i = 0; i < config->pattern_count; i++) {
+		size_t length = strlen(config->patterns[i].name) - 1;
+
+		if (strncmp(config->patterns[i].name, name, length) == 0)
+			return &config->patterns[i];
+	}
+	return NULL;
+}

@@ -30,9 +30,14 @@ struct config {
 	char metrics[CONFIG_METRICS_SIZE]; /* HOST:PORT, checked; "": no metrics page */
 	char control[CONFIG_CONTROL_SIZE]; /* absolute path of the control socket; "": the default one */
 	uint32_t workers;                  /* that the segment shall have room for */
+	uint32_t once_keys;                /* idempotency keys that the segment shall have room for; 0: no resource has "once" */
+	uint32_t made;                     /* resources that may be made at run time, from patterns */
+	uint64_t idle_ms;                  /* those are retired when nobody has called them for so long; 0: only when there is no room */
 	size_t count;
 	struct config_resource *resources; /* in the order of the file */
 	uint32_t *index;                   /* of the resources by name: see config_find */
+	size_t pattern_count;
+	struct config_resource *patterns; /* their names end with '*', the only one; longest first */
 };
 
 /*
@@ -53,6 +58,9 @@ void config_free(struct config *config);
 
 /* The resource of that name, or NULL. */
 const struct config_resource *config_find(const struct config *config, const char *name);
+
+/* The pattern that a name which is not in resources matches: the longest, or NULL. */
+const struct config_resource *config_match(const struct config *config, const char *name);
 
 /* The table of all keys, in Markdown, as it stands in docs/configuration.md. */
 void config_print_defaults(FILE *out);

@@ -279,9 +279,10 @@ static void write_retries(const struct page *page)
 			const char *reason;
 			uint64_t count;
 		} refused[] = {
-		        {"attempts", r->counters.retry_attempts},       {"budget", r->counters.retry_budget},
-		        {"retry_deadline", r->counters.retry_deadline}, {"not_retryable", r->counters.retry_not_retryable},
-		        {"upstream", r->counters.retry_upstream},
+		        {"attempts", r->counters.retry_attempts},         {"budget", r->counters.retry_budget},
+		        {"retry_deadline", r->counters.retry_deadline},   {"not_retryable", r->counters.retry_not_retryable},
+		        {"upstream", r->counters.retry_upstream},         {"pushback", r->counters.retry_pushback},
+		        {"retry_in_flight", r->counters.retry_in_flight},
 		};
 /* NOLINTNEXTLINE(bugprone-macro-parentheses): a summand each */
 #define X(NAME, name, text) +1

@@ -349,7 +349,7 @@ static bool measure(const struct view *v, const resc_ticket *t)
 static int pay_in(const struct view *v, enum resc_outcome outcome)
 {
 	if (outcome == RESC_OK && (v->policy.flags & POLICY_BUDGET) != 0)
-		return budget_deposit(v->map, v->state, &v->policy);
+		return budget_deposit(v->map, v->state, &v->policy, clock_coarse_ms(v->map));
 	return 0;
 }
 

@@ -176,8 +176,9 @@ static void pay_floor(const struct map *map, struct state *state, const struct p
 
 /* ---- what others call ---- */
 
-int budget_withdraw(const struct map *map, struct state *state, const struct policy *policy, uint64_t now_ms)
+int budget_withdraw(const struct map *map, struct state *state, const struct policy *policy, enum resc_outcome outcome, uint64_t now_ms)
 {
+	(void)outcome;
 	pay_floor(map, state, policy, now_ms);
 	uint64_t seen = atomic_load_explicit(&state->tokens, memory_order_relaxed);
 	for (;;) {
@@ -191,9 +192,10 @@ int budget_withdraw(const struct map *map, struct state *state, const struct pol
 	}
 }
 
-int budget_deposit(const struct map *map, struct state *state, const struct policy *policy)
+int budget_deposit(const struct map *map, struct state *state, const struct policy *policy, uint64_t now_ms)
 {
 	(void)map;
+	(void)now_ms;
 	if (policy->budget_ratio == 0)
 		return 0;
 	return add(state, policy, policy->budget_ratio);

@@ -8,10 +8,14 @@
 
 #include "map.h"
 
-/* Takes one token. 0 taken; 1 there is less than one; -ESTALE the word has moved to the successor (or is not there yet). */
-int budget_withdraw(const struct map *map, struct state *state, const struct policy *policy, uint64_t now_ms);
-/* One success. 0; -ESTALE as above, and nothing was deposited. A full bucket is only read. */
-int budget_deposit(const struct map *map, struct state *state, const struct policy *policy);
+/*
+ * A retry after that outcome (a time-out may cost more). Without a threshold: takes its cost where it is there. With one: takes the cost
+ * in any case, down to 0, and the retry is granted where more than the threshold is left, as gRPC's retry throttling does (gRFC A6).
+ * 0 granted; 1 not; -ESTALE the word has moved to the successor (or is not there yet), and nothing was taken.
+ */
+int budget_withdraw(const struct map *map, struct state *state, const struct policy *policy, enum resc_outcome outcome, uint64_t now_ms);
+/* A success, or a request: as the policy says. 0; -ESTALE as above, and nothing was deposited. A full bucket is only read. */
+int budget_deposit(const struct map *map, struct state *state, const struct policy *policy, uint64_t now_ms);
 /*
  * Pays the floor in by this policy until now, starts counting from here, and converts tokens that are still of the epoch before. For
  * rescd, before it writes another policy: so a new rate counts from this moment and not for the time before, and the share that is

@@ -7,6 +7,7 @@
  *
  * RESC_OUTCOMES(X):  X(NAME, name, text)       how a call ended, as the caller says it to resc_leave
  * RESC_REFUSALS(X):  X(NAME, name, text)       why resc_enter did not admit; each is a counter "refused_<name>"
+ * RESC_ONCE_ANSWERS(X): X(NAME, name, text)    what resc_once_begin says of a key that is known
  * RESC_COUNTERS(X):  X(name, text)             everything else that only ever grows
  * RESC_FALLBACKS(X): X(name, text)             what a caller did instead; each is a counter "fallback_<name>"
  * RESC_EVENTS(X):    X(NAME, name)             what the event ring records
@@ -27,7 +28,13 @@
 	X(HALF_OPEN, half_open, "the breaker is half-open and all its probes are out")                                 \
 	X(FORCED_OPEN, forced_open, "an operator has forced the breaker open")                                         \
 	X(FULL, full, "the bulkhead is full")                                                                          \
-	X(DEADLINE, deadline, "the deadline is already past")
+	X(DEADLINE, deadline, "the deadline is already past")                                                          \
+	X(QUEUE_FULL, queue_full, "the bulkhead is full, and so is its queue")                                         \
+	X(PRIORITY, priority, "the share of the bulkhead that calls of this priority may use is used up")              \
+	X(RATE, rate, "the rate limit is reached")                                                                     \
+	X(COST, cost, "the call costs more than the burst of the rate limit, so it can never be admitted")             \
+	X(THROTTLED, throttled, "throttled: the dependency accepts too few of the calls")                              \
+	X(RETRIES, retries, "too many retries are in flight")
 
 /* Answers of resc_retry. They are not refusals of a call: the call had its outcome already. */
 #define RESC_RETRY_REFUSALS(X)                                                                                         \
@@ -35,7 +42,15 @@
 	X(BUDGET, budget, "the retry budget is empty")                                                                 \
 	X(RETRY_DEADLINE, retry_deadline, "the deadline would pass before the next attempt")                           \
 	X(NOT_RETRYABLE, not_retryable, "this outcome is not retried")                                                 \
-	X(UPSTREAM, upstream, "the call was already retried upstream; only one layer retries")
+	X(UPSTREAM, upstream, "the call was already retried upstream; only one layer retries")                         \
+	X(PUSHBACK, pushback, "the server said not to retry")                                                          \
+	X(RETRY_IN_FLIGHT, retry_in_flight, "too many retries are in flight")
+
+/* Answers of resc_once_begin beside "first" (0). */
+#define RESC_ONCE_ANSWERS(X)                                                                                           \
+	X(BUSY, busy, "the key is in progress elsewhere")                                                              \
+	X(DONE, done, "the key is done, and its answer is stored")                                                     \
+	X(UNKNOWN, unknown, "whoever began the key died in the middle; nobody knows whether it was done")
 
 #define RESC_COUNTERS(X)                                                                                               \
 	X(admitted, "calls admitted")                                                                                  \
@@ -58,7 +73,25 @@
 	X(retry_budget, "retries refused: budget empty")                                                               \
 	X(retry_deadline, "retries refused: deadline too near")                                                        \
 	X(retry_not_retryable, "retries refused: outcome not retryable")                                               \
-	X(retry_upstream, "retries refused: already retried upstream")
+	X(retry_upstream, "retries refused: already retried upstream")                                                 \
+	X(retry_pushback, "retries refused: the server said not to")                                                   \
+	X(retry_in_flight, "retries refused: too many in flight")                                                      \
+	X(waited, "calls admitted after waiting for a permit or for the rate limit")                                   \
+	X(would_open, "calls that a breaker in shadow mode would have refused (open)")                                 \
+	X(would_half_open, "calls that a breaker in shadow mode would have refused (half-open)")                       \
+	X(would_full, "calls that a bulkhead in shadow mode would have refused (full)")                                \
+	X(would_priority, "calls that a bulkhead in shadow mode would have refused (priority)")                        \
+	X(would_rate, "calls that a rate limit in shadow mode would have refused")                                     \
+	X(would_throttle, "calls that a throttle in shadow mode would have refused")                                   \
+	X(would_timeout, "calls that took longer than the attempt timeout, which is in shadow mode")                   \
+	X(would_budget, "retries that a budget in shadow mode would have refused")                                     \
+	X(would_once, "repeated keys that idempotency in shadow mode would have held back")                            \
+	X(once_first, "idempotency keys begun")                                                                        \
+	X(once_done, "idempotency keys done, with their answer stored")                                                \
+	X(once_replayed, "repeated keys that got the stored answer")                                                   \
+	X(once_busy, "repeated keys that were in progress elsewhere")                                                  \
+	X(once_unknown, "repeated keys whose first caller died in the middle")                                         \
+	X(once_full, "keys refused because the table was full")
 
 #define RESC_FALLBACKS(X)                                                                                              \
 	X(stale, "an older answer")                                                                                    \

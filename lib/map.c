@@ -88,14 +88,17 @@ static uint32_t power_of_two(uint32_t n, uint32_t least, uint32_t most)
 	return p;
 }
 
-void map_dims(struct segment_dims *dims, uint32_t resources, uint32_t workers, uint32_t permits)
+void map_dims(struct segment_dims *dims, const struct map_needs *needs)
 {
 	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
 
 	memset(dims, 0, sizeof *dims);
-	dims->resources = power_of_two(resources, 16, RESOURCES_LIMIT);
-	dims->workers = power_of_two(workers, 16, WORKERS_LIMIT);
-	dims->permits = power_of_two(permits, 256, PERMITS_LIMIT);
+	dims->resources = power_of_two(needs->resources, 16, RESOURCES_LIMIT);
+	dims->workers = power_of_two(needs->workers, 16, WORKERS_LIMIT);
+	dims->permits = power_of_two(needs->permits, 256, PERMITS_LIMIT);
+	dims->calls = power_of_two(needs->calls, 64, CALLS_LIMIT);
+	dims->waiting = power_of_two(needs->waiting, 64, WAITING_LIMIT);
+	dims->once = power_of_two(needs->once, ONCE_SET, ONCE_LIMIT);
 	dims->shards = power_of_two(cpus < 1 ? 4 : 4 * (uint32_t)cpus, 16, SHARDS_LIMIT);
 	dims->events = 1024;
 }
@@ -105,16 +108,21 @@ static bool is_power_of_two(uint32_t n)
 	return n != 0 && (n & (n - 1)) == 0;
 }
 
+static bool is_dim(uint32_t n, uint32_t least, uint32_t most)
+{
+	return is_power_of_two(n) && n >= least && n <= most;
+}
+
 static bool dims_are_sound(const struct segment_dims *d)
 {
-	return d->resources >= 1 && d->resources <= RESOURCES_LIMIT && is_power_of_two(d->workers) && d->workers <= WORKERS_LIMIT &&
-	       is_power_of_two(d->permits) && d->permits >= 64 && d->permits <= PERMITS_LIMIT && is_power_of_two(d->shards) &&
-	       d->shards >= 4 && d->shards <= SHARDS_LIMIT && is_power_of_two(d->events) && d->events >= 16 && d->events <= EVENTS_LIMIT;
+	return d->resources >= 1 && d->resources <= RESOURCES_LIMIT && is_dim(d->workers, 1, WORKERS_LIMIT) &&
+	       is_dim(d->permits, 64, PERMITS_LIMIT) && is_dim(d->shards, 4, SHARDS_LIMIT) && is_dim(d->events, 16, EVENTS_LIMIT) &&
+	       is_dim(d->calls, 64, CALLS_LIMIT) && is_dim(d->waiting, 16, WAITING_LIMIT) && is_dim(d->once, ONCE_SET, ONCE_LIMIT);
 }
 
 static size_t state_size(const struct segment_dims *d)
 {
-	return sizeof(struct state) + (size_t)d->permits * 8 + (size_t)d->shards * sizeof(struct shard);
+	return sizeof(struct state) + ((size_t)d->permits + d->waiting + d->calls) * 8 + (size_t)d->shards * sizeof(struct shard);
 }
 
 static uint64_t page_up(uint64_t n)
@@ -133,7 +141,8 @@ static void lay_out(struct segment_header *h)
 	h->workers_offset = h->live_offset + SEGMENT_PAGE;
 	h->states_offset = page_up(h->workers_offset + (uint64_t)d->workers * sizeof(struct worker_slot));
 	h->events_offset = page_up(h->states_offset + (uint64_t)d->resources * state_size(d));
-	h->total_size = page_up(h->events_offset + (uint64_t)d->events * sizeof(struct event_record));
+	h->once_offset = page_up(h->events_offset + (uint64_t)d->events * sizeof(struct event_record));
+	h->total_size = page_up(h->once_offset + (uint64_t)d->once * (sizeof(word) + sizeof(struct once_entry)));
 }
 
 static uint64_t header_checksum(const struct segment_header *h)
@@ -191,6 +200,8 @@ static void map_point(struct map *map, const struct segment_header *h)
 	map->workers = (void *)(map->base + h->workers_offset);
 	map->states = map->base + h->states_offset;
 	map->events = (void *)(map->base + h->events_offset);
+	map->once_slots = (void *)(map->base + h->once_offset);
+	map->once_entries = (void *)(map->once_slots + h->dims.once);
 }
 
 static void header_fill(struct segment_header *h, const char *instance, const struct segment_dims *dims, const struct map *predecessor)
@@ -307,7 +318,8 @@ int map_publish(const struct map *map, const char *path)
 
 int map_private(struct map *map, const char *instance, struct resc_error *err)
 {
-	const struct segment_dims dims = {.resources = 64, .workers = 16, .permits = 256, .shards = 8, .events = 256};
+	const struct segment_dims dims = {
+	        .resources = 64, .workers = 16, .permits = 256, .shards = 8, .events = 256, .calls = 64, .waiting = 64, .once = 256};
 	struct segment_header header;
 
 	memset(map, 0, sizeof *map);

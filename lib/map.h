@@ -37,6 +37,8 @@ struct map {
 	struct worker_slot *workers;
 	uint8_t *states;
 	struct event_record *events;
+	word *once_slots;
+	struct once_entry *once_entries;
 	uint32_t permit_shift; /* the permit cells are spread over 1 << permit_shift lines */
 };
 
@@ -46,8 +48,17 @@ void map_path(char *path, const char *instance, uint64_t generation);
 /* 0, or -EINVAL with the reason: empty, too long, a character that does not belong in a name. */
 int name_check(const char *name, struct resc_error *err);
 
-/* Dimensions for a configuration: how many resources, the largest bulkhead limit (0: none). Rounded up, with room to grow. */
-void map_dims(struct segment_dims *dims, uint32_t resources, uint32_t workers, uint32_t permits);
+/* What a configuration needs room for. 0: as little as there can be. */
+struct map_needs {
+	uint32_t resources;
+	uint32_t workers;
+	uint32_t permits; /* the largest limit of a bulkhead */
+	uint32_t calls;   /* the largest window by number of calls */
+	uint32_t waiting; /* the longest queue */
+	uint32_t once;    /* idempotency keys */
+};
+/* Dimensions for it. Rounded up, with room to grow. */
+void map_dims(struct segment_dims *dims, const struct map_needs *needs);
 
 /*
  * Makes a complete segment that has no name yet (O_TMPFILE, fallocated, mode and group set, daemon lock taken), mapped as MAP_OWNER.
@@ -98,7 +109,20 @@ static inline uint32_t map_first_common_shard(const struct map *map)
 
 static inline struct shard *map_shard(const struct map *map, const struct state *state, uint32_t index)
 {
-	return (struct shard *)(void *)((uint8_t *)(uintptr_t)(state + 1) + (size_t)map->dims.permits * 8) + index;
+	size_t words = (size_t)map->dims.permits + map->dims.waiting + map->dims.calls;
+	return (struct shard *)(void *)(map_permits(map, state) + words) + index;
+}
+
+/* The cells of calls that wait for a permit. */
+static inline word *map_waiting(const struct map *map, const struct state *state)
+{
+	return map_permits(map, state) + map->dims.permits;
+}
+
+/* The ring of a window by number of calls. */
+static inline word *map_calls(const struct map *map, const struct state *state)
+{
+	return map_waiting(map, state) + map->dims.waiting;
 }
 
 #endif

@@ -13,6 +13,7 @@
 #include "failpoint.h"
 #include "permit.h"
 #include "policy.h"
+#include "share.h"
 #include "words.h"
 
 #define READ_TRIES   16
@@ -36,6 +37,21 @@ void policy_defaults(struct policy *p)
 	p->backoff_jitter = JITTER_FULL;
 	p->base_ns = 100000000;
 	p->cap_ns = 2000000000;
+	p->retry_on = 1u << RESC_FAIL | 1u << RESC_TIMEOUT;
+	p->retry_after_max_ms = 60000;
+	p->budget_cost = TOKEN;
+	p->budget_timeout_cost = TOKEN;
+	p->critical_ppm = 1000000;
+	p->normal_ppm = 1000000;
+	p->low_ppm = 1000000;
+	p->max_waiting = 64;
+	p->rate_per_second = 100 * TOKEN;
+	p->rate_burst = 100;
+	p->rate_previous_per_second = p->rate_per_second;
+	p->rate_previous_burst = p->rate_burst;
+	p->throttle_k_ppm = 2000000;
+	p->throttle_window_ms = 120000;
+	p->once_ttl_ms = 86400000;
 	p->budget_ratio = TOKEN / 10;
 	p->budget_capacity = 10 * TOKEN;
 	p->budget_previous = p->budget_capacity;
@@ -83,6 +99,35 @@ void policy_clamp(struct policy *p, const struct segment_dims *dims)
 	put_inside(&p->budget_previous, TOKEN, UINT64_C(4294967295) * TOKEN);
 	put_inside(&p->budget_per_second, 0, 1000000 * TOKEN);
 	put_inside(&p->limit, 1, dims->permits);
+	put_inside(&p->window_calls, 0, dims->calls);
+	put_inside(&p->trial_failure_rate_ppm, 0, 1000000);
+	put_inside(&p->retry_after_max_ms, 0, day_ms);
+	put_inside(&p->retry_on, 0, (1u << RESC_FAIL | 1u << RESC_TIMEOUT));
+	put_inside(&p->budget_deposit, DEPOSIT_SUCCESS, DEPOSIT_REQUEST);
+	put_inside(&p->budget_cost, 0, 1000 * TOKEN);
+	put_inside(&p->budget_timeout_cost, 0, 1000 * TOKEN);
+	put_inside(&p->budget_ttl_ms, 0, day_ms);
+	put_inside(&p->budget_threshold_ppm, 0, 1000000);
+	put_inside(&p->retries_floor, 0, UINT32_MAX);
+	put_inside(&p->retries_share_ppm, 0, 1000000000);
+	put_inside(&p->limit_share_ppm, 0, 1000000000);
+	put_inside(&p->max_wait_ms, 0, day_ms);
+	put_inside(&p->max_waiting, 1, dims->waiting);
+	put_inside(&p->critical_ppm, 1, 1000000);
+	put_inside(&p->normal_ppm, 1, 1000000);
+	put_inside(&p->low_ppm, 1, 1000000);
+	put_inside(&p->retry_after_ms, 0, day_ms);
+	put_inside(&p->rate_per_second, 1, UINT64_C(1000000000) * TOKEN);
+	put_inside(&p->rate_previous_per_second, 1, UINT64_C(1000000000) * TOKEN);
+	put_inside(&p->rate_burst, 1, UINT32_MAX);
+	put_inside(&p->rate_previous_burst, 1, UINT32_MAX);
+	put_inside(&p->rate_max_wait_ms, 0, day_ms);
+	put_inside(&p->throttle_k_ppm, 1000000, 1000000000);
+	put_inside(&p->throttle_window_ms, 100, day_ms);
+	put_inside(&p->once_ttl_ms, 1, UINT64_C(30) * day_ms);
+	put_inside(&p->once_max_wait_ms, 0, 3600000);
+	put_inside(&p->once_on_death, ON_DEATH_UNKNOWN, ON_DEATH_FREE);
+	put_inside(&p->timeout_probe_ms, 0, day_ms);
 	put_inside(&p->timeout_attempt_ms, 0, day_ms);
 	put_inside(&p->timeout_connect_ms, 0, day_ms);
 	put_inside(&p->timeout_total_ms, 0, day_ms);
@@ -138,10 +183,17 @@ void policy_write(const struct map *map, uint32_t index, const struct policy *po
 
 	next.budget_epoch = 0;
 	next.budget_previous = next.budget_capacity;
+	next.rate_epoch = 0;
+	next.rate_previous_per_second = next.rate_per_second;
+	next.rate_previous_burst = next.rate_burst;
 	if (policy_read(map, index, &old, &sequence) == 0 && sequence > 0) {
 		bool changed = old.budget_capacity != next.budget_capacity;
 		next.budget_epoch = (old.budget_epoch + (changed ? 1 : 0)) & 0xff;
 		next.budget_previous = changed ? old.budget_capacity : old.budget_previous;
+		changed = old.rate_per_second != next.rate_per_second || old.rate_burst != next.rate_burst;
+		next.rate_epoch = (old.rate_epoch + (changed ? 1 : 0)) & 3;
+		next.rate_previous_per_second = changed ? old.rate_per_second : old.rate_previous_per_second;
+		next.rate_previous_burst = changed ? old.rate_burst : old.rate_previous_burst;
 	}
 	fill_and_store(&map->policies[index], &next);
 }
@@ -171,7 +223,10 @@ static unsigned limit_target_of(const struct map *map, const struct policy *poli
 {
 	if ((policy->flags & POLICY_BULKHEAD) == 0)
 		return map->dims.permits;
-	return policy->limit > map->dims.permits ? map->dims.permits : (unsigned)policy->limit;
+	/* In shadow mode nothing is limited; who comes in beyond the limit is counted. */
+	if ((policy->flags & POLICY_SHADOW_BULKHEAD) != 0)
+		return map->dims.permits;
+	return share_limit(map, policy);
 }
 
 static void mark_common_shards(const struct map *map, struct state *state)
@@ -196,6 +251,7 @@ static void fresh_state(const struct map *map, uint32_t index, const struct poli
 	atomic_store_explicit(&state->tokens, tokens_make(WORD_LIVE, (unsigned)policy->budget_epoch, policy->budget_capacity),
 	                      memory_order_relaxed);
 	atomic_store_explicit(&state->refilled_ms, now, memory_order_relaxed);
+	atomic_store_explicit(&state->rate, rate_make(WORD_LIVE, (unsigned)policy->rate_epoch, 0), memory_order_relaxed);
 	atomic_store_explicit(&state->transition, transition_make(generation, REASON_NONE, now), memory_order_relaxed);
 	atomic_store_explicit(&state->event_generation, generation, memory_order_relaxed);
 	if (limit_target(atomic_load_explicit(&state->limit, memory_order_relaxed)) == 0)

@@ -65,13 +65,14 @@ static void read_timeouts(const struct view *v, void *arg)
 	out->attempt_ms = limit_ms(v->policy.timeout_attempt_ms);
 	out->connect_ms = limit_ms(v->policy.timeout_connect_ms);
 	out->total_ms = limit_ms(v->policy.timeout_total_ms);
+	out->probe_ms = limit_ms(v->policy.timeout_probe_ms);
 }
 
 int resc_timeouts(resc_resource *resource, struct resc_timeouts *out)
 {
 	if (resource == NULL || out == NULL)
 		return -EINVAL;
-	*out = (struct resc_timeouts){-1, -1, -1};
+	*out = (struct resc_timeouts){-1, -1, -1, -1};
 	return with_view(resource, read_timeouts, out);
 }
 

@@ -70,41 +70,64 @@ enum resc_answer {
 	RESC_E_FORCED_OPEN = 3, /* forced open by an operator */
 	RESC_E_FULL = 4,        /* the bulkhead is full */
 	RESC_E_DEADLINE = 5,    /* the deadline is already past */
+	RESC_E_QUEUE_FULL = 6,  /* the bulkhead is full, and so is its queue */
+	RESC_E_PRIORITY = 7,    /* the share of the bulkhead that calls of this priority may use is used up */
+	RESC_E_RATE = 8,        /* the rate limit is reached */
+	RESC_E_COST = 9,        /* the call costs more than the burst of the rate limit: it can never be admitted */
+	RESC_E_THROTTLED = 10,  /* client-side throttle: the dependency accepts too few of the calls */
+	RESC_E_RETRIES = 11,    /* this call is a retry, and too many retries are in flight */
 
 	RESC_E_ATTEMPTS = 64,       /* resc_retry: all attempts used up */
 	RESC_E_BUDGET = 65,         /* resc_retry: the retry budget is empty */
 	RESC_E_RETRY_DEADLINE = 66, /* resc_retry: the deadline would pass before the next attempt */
 	RESC_E_NOT_RETRYABLE = 67,  /* resc_retry: this outcome is not retried */
 	RESC_E_UPSTREAM = 68,       /* resc_retry: already retried upstream */
+	RESC_E_PUSHBACK = 69,       /* resc_retry: the server said not to retry */
+	RESC_E_RETRY_IN_FLIGHT = 70, /* resc_retry: too many retries are in flight */
 
 	RESC_STALE = 128, /* resc_leave: done, but the result came too late to count */
+
+	RESC_ONCE_BUSY = 160,    /* resc_once_begin: the key is in progress elsewhere */
+	RESC_ONCE_DONE = 161,    /* resc_once_begin: the key is done; the stored answer is in the ticket */
+	RESC_ONCE_UNKNOWN = 162, /* resc_once_begin: whoever began the key died in the middle; nobody knows whether it was done */
 };
 
 /* No deadline: the value of an infinite one. */
 #define RESC_NO_DEADLINE INT64_MAX
 
-/* resc_options.flags: this request is itself a retry of somebody upstream, so it is not retried here again. */
-#define RESC_RETRIED_UPSTREAM 1u
+/* resc_options.flags and resc_retry_plan.flags */
+#define RESC_RETRIED_UPSTREAM 1u /* this request is itself a retry of somebody upstream, so it is not retried here again */
+#define RESC_RETRY            2u /* options only: this attempt is a retry: it counts as one in flight, and makes no deposit */
+#define RESC_NOT_IDEMPOTENT   4u /* plan only: a failed attempt may have had its effect, so it is never repeated */
+
+/* Who is refused first when a bulkhead fills up: see its keys "critical", "normal" and "low". */
+enum resc_priority { RESC_NORMAL = 0, RESC_CRITICAL = 1, RESC_LOW = 2 };
 
 /* What a caller may say about a call. NULL is the same as RESC_OPTIONS_INIT. */
 typedef struct resc_options {
-	int64_t deadline_ns; /* absolute; RESC_NO_DEADLINE for none */
-	uint32_t flags;      /* RESC_RETRIED_UPSTREAM, or 0 */
+	int64_t deadline_ns; /* absolute; RESC_NO_DEADLINE for none. Nobody waits for a permit or a rate beyond it */
+	uint32_t flags;      /* RESC_RETRIED_UPSTREAM | RESC_RETRY, or 0 */
+	uint32_t priority;   /* enum resc_priority */
+	uint32_t cost;       /* in tokens of the rate limit; 0 is 1 */
 	uint32_t reserved;   /* 0 */
 } resc_options;
 
 #define RESC_OPTIONS_INIT                                                                                              \
 	{                                                                                                              \
-		RESC_NO_DEADLINE, 0, 0                                                                                 \
+		RESC_NO_DEADLINE, 0, RESC_NORMAL, 0, 0                                                                 \
 	}
 
 /*
  * An admitted call, from resc_enter to resc_leave. It belongs to the caller, who may keep it anywhere, copy it or hand it
- * to another thread of the same process; it can be left once. Only timeout_ms and probe are for the caller to read.
+ * to another thread of the same process; it can be left once. Only timeout_ms, retry_after_ms and probe are for the caller to read.
  */
 typedef struct resc_ticket {
-	int64_t timeout_ms; /* how long this attempt may take, from now: the policy's attempt timeout and the deadline,
-			       whichever is shorter; at least 1; -1 where neither limits it */
+	union {
+		int64_t timeout_ms;     /* admitted: how long this attempt may take, from now: the policy's timeout for an attempt (or for
+					   a probe) and the deadline, whichever is shorter; at least 1; -1 where neither limits it */
+		int64_t retry_after_ms; /* refused: when it is worth to come back, as far as that is known, for a Retry-After of one's
+					   own: at least 0; -1: not known */
+	};
 	bool probe;         /* this call is a trial of a half-open breaker */
 	uint8_t shape;      /* the rest is the library's */
 	uint16_t breaker_generation;
@@ -164,10 +187,14 @@ const char *resc_name(const resc_resource *resource);
 
 /*
  * Asks for admission of one attempt: all guards of the resource, or none. On 0 the ticket is valid and must be left.
- * On a refusal (> 0) or an error (< 0) nothing is held and the ticket is zeroed.
+ * On a refusal (> 0) nothing is held, and the ticket is zeroed but for retry_after_ms. On an error (< 0) the ticket is zeroed.
  *
- * Guards, in this order: the deadline is past (RESC_E_DEADLINE), an override (RESC_E_FORCED_OPEN), the breaker
- * (RESC_E_OPEN), the bulkhead (RESC_E_FULL), a probe lease of a half-open breaker (RESC_E_HALF_OPEN).
+ * Guards, in this order: the deadline is past (RESC_E_DEADLINE), an override (RESC_E_FORCED_OPEN), the breaker (RESC_E_OPEN), the
+ * client-side throttle (RESC_E_THROTTLED), the bulkhead (RESC_E_PRIORITY, RESC_E_FULL, RESC_E_QUEUE_FULL, RESC_E_RETRIES), the rate
+ * limit (RESC_E_COST, RESC_E_RATE), a probe lease of a half-open breaker (RESC_E_HALF_OPEN). A guard in shadow mode only counts.
+ *
+ * Waits, in a system call, only where the policy has a max_wait for the bulkhead or the rate limit, and never beyond the deadline; what
+ * it waits with is given back by its death. The breaker is looked at again after a wait.
  *
  * Errors: -EINVAL (NULL, or reserved fields set), -ENOENT (the configuration no longer has this resource); and, only where the view has to be
  * made anew (after fork(), a reload or a new segment), -ENOMEM, and -EAGAIN when the new segment cannot be used yet. So does every call below
@@ -187,25 +214,44 @@ int resc_enter(resc_resource *resource, const resc_options *options, resc_ticket
  */
 int resc_leave(resc_ticket *ticket, enum resc_outcome outcome);
 
+/*
+ * As resc_leave, with the dependency's own word on when to come back (a Retry-After header, in milliseconds; below 0: it said nothing).
+ * Where this very result opens the breaker, the next probe is due after that time instead of the cooldown, at most after the
+ * policy's retry_after_max (which may switch this off), lengthened by the jitter. Otherwise it changes nothing: late failures never
+ * move a due time.
+ */
+int resc_leave_after(resc_ticket *ticket, enum resc_outcome outcome, int64_t retry_after_ms);
+/*
+ * Reads the value of a Retry-After header: seconds ("120"), or an HTTP date, which is compared with the wall clock of this host (a date
+ * in the past is 0). 0 with *ms, or -EINVAL. Thread-safe, does not depend on the locale.
+ */
+int resc_retry_after_parse(const char *text, int64_t *ms);
+
 /* ---------------------------------------------------------------- retries */
+
+/* resc_retry_plan.pushback_ms: the server said nothing. */
+#define RESC_NO_PUSHBACK INT64_MIN
 
 /* A request and its attempts. Start with RESC_RETRY_INIT; one for each request; not shared between threads. */
 typedef struct resc_retry_plan {
 	uint32_t attempts;        /* attempts that ended so far; counted by resc_retry */
-	uint32_t flags;           /* RESC_RETRIED_UPSTREAM, or 0 */
+	uint32_t flags;           /* RESC_RETRIED_UPSTREAM | RESC_NOT_IDEMPOTENT, or 0 */
 	int64_t deadline_ns;      /* of the whole request; absolute */
 	int64_t previous_wait_ns; /* the library's */
+	int64_t pushback_ms;      /* the server's word on the attempt that has just ended (grpc-retry-pushback-ms, Retry-After): set it
+				     before resc_retry, which uses it once. At least 0: wait exactly that long; below 0: do not retry */
 } resc_retry_plan;
 
 #define RESC_RETRY_INIT                                                                                                \
 	{                                                                                                              \
-		0, 0, RESC_NO_DEADLINE, 0                                                                              \
+		0, 0, RESC_NO_DEADLINE, 0, RESC_NO_PUSHBACK                                                            \
 	}
 
 /*
  * An attempt has just ended with this outcome: shall there be another one? Ask after, or before, resc_leave: the answer is
- * the same. 0: yes, after *wait_ns; one token of the host's retry budget was taken. Otherwise RESC_E_NOT_RETRYABLE,
- * RESC_E_UPSTREAM, RESC_E_ATTEMPTS, RESC_E_RETRY_DEADLINE or RESC_E_BUDGET, and nothing was taken; or -EINVAL, -ENOENT.
+ * the same. 0: yes, after *wait_ns; the host's retry budget was charged. Otherwise RESC_E_NOT_RETRYABLE, RESC_E_UPSTREAM,
+ * RESC_E_PUSHBACK, RESC_E_ATTEMPTS, RESC_E_RETRY_DEADLINE, RESC_E_RETRY_IN_FLIGHT or RESC_E_BUDGET, and nothing was taken (but with a
+ * threshold each failure is charged, as gRPC does); or -EINVAL, -ENOENT. Enter the next attempt with RESC_RETRY in its options.
  *
  * Backoff and jitter: "Exponential Backoff And Jitter" (AWS Architecture Blog, 2015); the budget is a token bucket as in
  * Finagle's RetryBudget. Does not sleep. Cost: as a call, plus a random number.
@@ -227,6 +273,45 @@ typedef enum resc_outcome (*resc_attempt_fn)(void *arg, int64_t timeout_ms, unsi
  */
 int resc_run(resc_resource *resource, resc_attempt_fn attempt, void *arg, const resc_options *options, int *last);
 
+/* ---------------------------------------------------------------- idempotency */
+
+#define RESC_ONCE_KEY_MAX    255 /* bytes of a key */
+#define RESC_ONCE_ANSWER_MAX 512 /* bytes of a stored answer */
+
+/* A key that is in work, or its stored answer. The caller's; size and answer are for the caller to read, the rest is the library's. */
+typedef struct resc_once {
+	resc_resource *resource;
+	uint64_t segment;
+	uint64_t claim;
+	uint32_t slot;
+	uint32_t size; /* bytes of the answer */
+	uint64_t seal;
+	unsigned char answer[RESC_ONCE_ANSWER_MAX];
+} resc_once;
+
+/*
+ * Says whether this process is the first of the host to work on a key (1 to RESC_ONCE_KEY_MAX bytes, any bytes; keys of different
+ * resources are different). The key is recorded before this returns, so that work that is repeated, by whatever worker, is noticed
+ * also while the first is still at it. Needs "once" in the policy of the resource.
+ *
+ *	0			first: do the work, then resc_once_done (or resc_once_abandon, when nothing was done)
+ *	RESC_ONCE_DONE		it was done: once->answer, once->size
+ *	RESC_ONCE_BUSY		it is in progress elsewhere, still after the policy's max_wait (cut to the deadline of the options)
+ *	RESC_ONCE_UNKNOWN	who began it died in the middle (policy on_death "unknown"; with "free" the key is free again)
+ *
+ * Errors, and then nothing was recorded: -EINVAL, -ENOENT as resc_enter; -ENOTSUP the policy has no "once"; -ENOSPC the table is full of
+ * keys that have not expired: do not do the work, or do it knowing that a repetition will not be noticed; -EAGAIN as resc_enter.
+ * Cost: some 200 ns; a system call only to wait. Any thread; not in signal handlers. The ticket of a parent is not the child's.
+ */
+int resc_once_begin(resc_resource *resource, const void *key, size_t key_size, const resc_options *options, resc_once *once);
+/*
+ * Stores the answer (at most RESC_ONCE_ANSWER_MAX bytes; may be empty) for whoever repeats the key until it expires. 0; -EINVAL not a key in
+ * work, or too large an answer (and the key stays in work); -ESTALE it is not this process's any more.
+ */
+int resc_once_done(resc_once *once, const void *answer, size_t size);
+/* Nothing was done, or it was undone: the key is free again at once. 0, -EINVAL, -ESTALE. */
+int resc_once_abandon(resc_once *once);
+
 /* ---------------------------------------------------------------- deadlines */
 
 /* Now, on the clock of all deadlines. */
@@ -241,6 +326,13 @@ int64_t resc_deadline_left_ms(int64_t deadline_ns);
 int resc_deadline_parse(const char *text, int64_t *deadline_ns);
 /* Writes what is left as a header value, NUL-terminated. The length, or -ENOSPC when it does not fit. */
 int resc_deadline_format(int64_t deadline_ns, char *text, size_t size);
+/*
+ * The same for the header grpc-timeout: at most 8 digits and a unit, H M S m u n ("250m" is 250 ms; gRPC over HTTP/2, PROTOCOL-HTTP2).
+ * Reading is strict: anything else is -EINVAL. Writing uses the finest unit that fits, rounded up; without a deadline there is
+ * nothing to send, and the text is "" (length 0).
+ */
+int resc_deadline_parse_grpc(const char *text, int64_t *deadline_ns);
+int resc_deadline_format_grpc(int64_t deadline_ns, char *text, size_t size);
 
 /* ---------------------------------------------------------------- what else is counted, and what can be asked */
 
@@ -263,6 +355,10 @@ struct resc_state {
 	int64_t due_ms;          /* open: milliseconds until a probe is due (0: now). Otherwise -1 */
 	bool forced;             /* an override is in force */
 	double retry_tokens;     /* -1: no budget */
+	uint32_t waiting;        /* calls that wait for a permit */
+	uint32_t retries;        /* of in_flight: those that entered with RESC_RETRY */
+	double rate_tokens;      /* calls that the rate limit would admit at once; -1: no rate limit */
+	double throttle;         /* share of the calls that the client-side throttle refuses; -1: none */
 };
 
 /* 0, -EINVAL, -ENOENT. Cost: a pass over the permits. */
@@ -273,6 +369,7 @@ struct resc_timeouts {
 	int64_t attempt_ms; /* one attempt: also in each ticket, there cut to the deadline */
 	int64_t connect_ms; /* connecting, a part of an attempt */
 	int64_t total_ms;   /* a request with all its attempts: resc_run keeps it by itself */
+	int64_t probe_ms;   /* one attempt that is a probe: in the ticket of one, instead of attempt_ms */
 };
 
 /* 0, -EINVAL, -ENOENT. Cost: a few nanoseconds. */
@@ -302,11 +399,35 @@ struct resc_counters {
 	uint64_t retry_deadline;
 	uint64_t retry_not_retryable;
 	uint64_t retry_upstream;
+	uint64_t retry_pushback;
+	uint64_t retry_in_flight;
+	uint64_t waited;
+	uint64_t would_open;
+	uint64_t would_half_open;
+	uint64_t would_full;
+	uint64_t would_priority;
+	uint64_t would_rate;
+	uint64_t would_throttle;
+	uint64_t would_timeout;
+	uint64_t would_budget;
+	uint64_t would_once;
+	uint64_t once_first;
+	uint64_t once_done;
+	uint64_t once_replayed;
+	uint64_t once_busy;
+	uint64_t once_unknown;
+	uint64_t once_full;
 	uint64_t refused_open;
 	uint64_t refused_half_open;
 	uint64_t refused_forced_open;
 	uint64_t refused_full;
 	uint64_t refused_deadline;
+	uint64_t refused_queue_full;
+	uint64_t refused_priority;
+	uint64_t refused_rate;
+	uint64_t refused_cost;
+	uint64_t refused_throttled;
+	uint64_t refused_retries;
 	uint64_t fallback_stale;
 	uint64_t fallback_cache;
 	uint64_t fallback_default;

@@ -24,6 +24,8 @@ static int refuse_retry(const struct view *v, int answer)
 	        [RESC_E_RETRY_DEADLINE - RESC_E_ATTEMPTS] = COUNTER_retry_deadline,
 	        [RESC_E_NOT_RETRYABLE - RESC_E_ATTEMPTS] = COUNTER_retry_not_retryable,
 	        [RESC_E_UPSTREAM - RESC_E_ATTEMPTS] = COUNTER_retry_upstream,
+	        [RESC_E_PUSHBACK - RESC_E_ATTEMPTS] = COUNTER_retry_pushback,
+	        [RESC_E_RETRY_IN_FLIGHT - RESC_E_ATTEMPTS] = COUNTER_retry_in_flight,
 	};
 
 	count(v, counters[answer - RESC_E_ATTEMPTS]);
@@ -61,7 +63,7 @@ static int decide(const struct view *v, const resc_retry_plan *plan, enum resc_o
 	if (passes_deadline(plan->deadline_ns, *wait_ns))
 		return refuse_retry(v, RESC_E_RETRY_DEADLINE);
 	if ((v->policy.flags & POLICY_BUDGET) != 0) {
-		int r = budget_withdraw(v->map, v->state, &v->policy, clock_coarse_ms(v->map));
+		int r = budget_withdraw(v->map, v->state, &v->policy, outcome, clock_coarse_ms(v->map));
 		if (r == -ESTALE)
 			return CALL_AGAIN;
 		if (r != 0)

@@ -9,6 +9,7 @@
  *	           workers               a slot a worker
  *	           states                what admission changes, a record a resource
  *	           events                a ring
+ *	           once                  idempotency keys: a slot word each, then the entries
  *
  * Each region starts on a page. Nothing in the segment is a pointer. Words that different processes write stand on lines of
  * their own (128 bytes: two cache lines, because the prefetcher fetches pairs). Every word that can change after creation is
@@ -50,6 +51,9 @@ typedef _Atomic uint64_t word; /* a shared word */
 #define PERMITS_LIMIT 32768u
 #define SHARDS_LIMIT 64u
 #define EVENTS_LIMIT 65536u
+#define CALLS_LIMIT 16384u   /* calls in a window by number */
+#define WAITING_LIMIT 16384u /* calls that wait for a permit of one resource */
+#define ONCE_LIMIT 1048576u  /* idempotency keys */
 
 /* ---- header: page 0 ---- */
 
@@ -59,7 +63,9 @@ struct segment_dims {
 	uint32_t permits;   /* permit cells a resource; a power of two, at least 64 */
 	uint32_t shards;    /* counter shards a resource; a power of two, at least 4; the last quarter is everybody's */
 	uint32_t events;    /* places in the ring; a power of two */
-	uint32_t reserved[3];
+	uint32_t calls;     /* places for a window by number of calls, a resource; a power of two, at least 64 */
+	uint32_t waiting;   /* cells for calls that wait for a permit, a resource; a power of two, at least 16 */
+	uint32_t once;      /* idempotency keys; a power of two, at least 16 (ONCE_SET) */
 };
 
 struct segment_header {
@@ -83,6 +89,7 @@ struct segment_header {
 	uint64_t workers_offset;
 	uint64_t states_offset;
 	uint64_t events_offset;
+	uint64_t once_offset;
 	uint64_t test_clock; /* 1: made by a build with the test clock */
 	uint64_t checksum;   /* FNV-1a 64 of the whole page with this field 0 */
 	word ready;          /* SEGMENT_MAGIC when complete; stored last (release) */
@@ -102,6 +109,7 @@ struct segment_daemon {
 	word pid_namespace;
 	word started_ms;
 	word resources; /* records in use: indices below this may be configured */
+	word patterns;  /* names that the configuration has patterns for may be asked for: see request.h; 0: there are none */
 
 	_Alignas(SEGMENT_LINE) word reloads;      /* successful ones, the first load included */
 	word reloads_failed;                      /* since the segment was made */
@@ -115,14 +123,30 @@ struct segment_daemon {
 /* ---- policies: written by rescd only ---- */
 
 /* struct policy flags */
-#define POLICY_CONFIGURED 1u /* the configuration has this resource */
-#define POLICY_LATENCY 2u    /* measure: two reads of the fine clock a call */
+#define POLICY_CONFIGURED 1u     /* the configuration has this resource */
+#define POLICY_LATENCY 2u        /* measure: two reads of the fine clock a call */
 #define POLICY_BREAKER 4u
-#define POLICY_BUDGET 8u
+#define POLICY_BUDGET 8u         /* a token bucket for retries */
 #define POLICY_BULKHEAD 16u
 #define POLICY_RETRY 32u
+#define POLICY_RATE 64u
+#define POLICY_THROTTLE 128u
+#define POLICY_ONCE 256u
+#define POLICY_RETRY_CAP 512u    /* a cap on retries in flight */
+#define POLICY_TIMEOUT 1024u
+#define POLICY_MADE 2048u        /* made at run time from a pattern; may be retired when idle */
+/* The block decides and counts, and refuses nothing. */
+#define POLICY_SHADOW_BREAKER (UINT64_C(1) << 32)
+#define POLICY_SHADOW_BUDGET (UINT64_C(1) << 33)
+#define POLICY_SHADOW_BULKHEAD (UINT64_C(1) << 34)
+#define POLICY_SHADOW_RATE (UINT64_C(1) << 35)
+#define POLICY_SHADOW_THROTTLE (UINT64_C(1) << 36)
+#define POLICY_SHADOW_TIMEOUT (UINT64_C(1) << 37)
+#define POLICY_SHADOW_ONCE (UINT64_C(1) << 38)
 
 enum backoff { BACKOFF_NONE, BACKOFF_FIXED, BACKOFF_EXPONENTIAL };
+enum deposit { DEPOSIT_SUCCESS, DEPOSIT_REQUEST };
+enum on_death { ON_DEATH_UNKNOWN, ON_DEATH_FREE };
 enum jitter { JITTER_NONE, JITTER_FULL, JITTER_EQUAL, JITTER_DECORRELATED, JITTER_PROPORTIONAL };
 
 /* Rates are parts per million; tokens are millionths of a token. 0 in a limit means: not used. All fields are 64 bits, so that a
@@ -134,7 +158,8 @@ struct policy {
 	uint64_t failure_rate_ppm; /* 1..1000000; 0: off */
 	uint64_t slow_rate_ppm;    /* 1..1000000; 0: off */
 	uint64_t slow_call_ns;     /* slow is strictly longer */
-	uint64_t window_ms;        /* 100..86400000 */
+	uint64_t window_ms;        /* 100..86400000; not used where window_calls is */
+	uint64_t window_calls;     /* the window is the last so many calls, at most dims.calls; 0: a window of time */
 	uint64_t min_calls;
 	uint64_t cooldown_ms; /* at least 1 */
 	uint64_t cooldown_factor_ppm; /* 1000000 = does not grow */
@@ -143,24 +168,56 @@ struct policy {
 	uint64_t probes;    /* 1..PROBES_LIMIT, at most this many out at once */
 	uint64_t successes; /* that close it */
 	uint64_t probe_timeout_ms;
+	uint64_t trial_failure_rate_ppm; /* the verdict falls when `probes` results are in; 0: one failure opens, `successes` close */
+	uint64_t retry_after_max_ms;     /* how long a dependency's own word may keep it open; 0: not asked */
 	/* retry */
 	uint64_t attempts; /* the first one included; 1: no retries */
 	uint64_t backoff;
 	uint64_t backoff_jitter;
 	uint64_t base_ns;
 	uint64_t cap_ns;
-	uint64_t budget_ratio;      /* deposited a success */
+	uint64_t retry_on;          /* bits: 1 << outcome */
+	uint64_t budget_ratio;      /* deposited a success, or a request */
+	uint64_t budget_deposit;    /* enum deposit */
+	uint64_t budget_cost;       /* of a retry */
+	uint64_t budget_timeout_cost; /* of a retry after a time-out */
+	uint64_t budget_ttl_ms;     /* what was deposited is worth nothing after this; 0: never */
+	uint64_t budget_threshold_ppm; /* of the capacity: retries stop when no more than this is left; 0: when it is empty */
 	uint64_t budget_capacity;
 	uint64_t budget_per_second; /* the floor */
 	uint64_t budget_epoch;      /* low 8 bits; moves when the capacity changes */
 	uint64_t budget_previous;   /* the capacity of the epoch before */
+	uint64_t retries_floor;     /* POLICY_RETRY_CAP: retries in flight are at most the larger of this */
+	uint64_t retries_share_ppm; /* and this share of the calls in flight */
 	/* bulkhead */
 	uint64_t limit; /* 1..dims.permits; only with POLICY_BULKHEAD */
+	uint64_t limit_share_ppm; /* instead of limit: of the live workers, rounded up; 0: limit counts */
+	uint64_t max_wait_ms;     /* 0: a full bulkhead refuses at once */
+	uint64_t max_waiting;     /* 1..dims.waiting */
+	uint64_t critical_ppm;    /* the share of the limit (and of the queue) up to which calls of that priority are admitted */
+	uint64_t normal_ppm;
+	uint64_t low_ppm;
+	uint64_t retry_after_ms;  /* what a refusal by this guard says; 0: nothing */
+	/* rate limit */
+	uint64_t rate_per_second; /* millionths of a token; at least 1 */
+	uint64_t rate_burst;      /* whole tokens, at least 1 */
+	uint64_t rate_max_wait_ms;
+	uint64_t rate_epoch;      /* low 2 bits; moves when rate_per_second or rate_burst changes */
+	uint64_t rate_previous_per_second;
+	uint64_t rate_previous_burst;
+	/* client-side throttle */
+	uint64_t throttle_k_ppm;  /* at least 1000000 */
+	uint64_t throttle_window_ms;
+	/* idempotency */
+	uint64_t once_ttl_ms;
+	uint64_t once_max_wait_ms;
+	uint64_t once_on_death;   /* enum on_death */
 	/* timeout */
 	uint64_t timeout_attempt_ms; /* 0: none */
 	uint64_t timeout_connect_ms;
 	uint64_t timeout_total_ms;
-	uint64_t reserved[36];
+	uint64_t timeout_probe_ms;
+	uint64_t reserved[6];
 };
 
 struct policy_record {
@@ -172,11 +229,26 @@ struct policy_record {
 
 /* ---- live ---- */
 
+/*
+ * A worker that looks up a name which no record has asks rescd for one: see request.h. The states are in request.h; a death leaves
+ * {state, life}, which the reaper clears.
+ */
+#define REQUESTS 32u
+struct request {
+	word state; /* {life:32, answer:24, phase:8}, or 0 */
+	_Atomic char name[SEGMENT_NAME_SIZE];
+};
+
 struct segment_live {
 	_Alignas(SEGMENT_LINE) word next_life; /* fetch_add by whoever registers; lives start at 1 and fit in 32 bits */
 	_Alignas(SEGMENT_LINE) word next_event;
 	_Alignas(SEGMENT_LINE) word lives_reaped; /* workers that died without leaving, since the segment was made */
 	_Alignas(SEGMENT_LINE) word clock_ns; /* test clock; unused in release builds */
+	_Alignas(SEGMENT_LINE) word expected_workers; /* {workers:24, until_ms:40}: on their way from a superseded segment: see share.h */
+	word lookups_refused;                         /* names that were asked for and for which there was no room */
+	word once_ready; /* of a successor: 1 when the keys of the superseded segment are here: see once.h */
+	word once_closed; /* of a superseded segment: 1 when no key can begin here any more */
+	_Alignas(SEGMENT_LINE) struct request requests[REQUESTS];
 };
 
 /* ---- worker slots ---- */
@@ -231,6 +303,7 @@ enum counter {
 struct shard {
 	_Alignas(SEGMENT_LINE) word owner;
 	word window[WINDOW_RING][WINDOW_CATEGORIES]; /* {tick:28, generation:12, count:24} */
+	word throttle[WINDOW_RING][2];               /* {tick:40, count:24}: requests, accepted */
 	word counters[COUNTERS];
 	word latency_sum_us;
 	word latency[LATENCY_BUCKETS];
@@ -256,12 +329,17 @@ struct state {
 	word tally;                         /* {generation:16, ok:16, fail:16, slow:16} of the trial of that generation */
 	word event_generation;              /* generation of the last transition that is in the ring */
 	word swept_ms;                      /* real coarse clock when somebody last looked for the dead among the holders */
-	word wait;                          /* {generation, waiters?}: for waiting on a permit; not used by this version */
 
 	/* Written by deposits and withdrawals. */
 	_Alignas(SEGMENT_LINE) word tokens; /* {kind:2, epoch:8, tokens:54} in millionths */
 	word refilled_ms;                   /* {rest:24, ms:40}: until when the floor has been paid in; see budget.c */
-	word reserved[14];
+	_Alignas(SEGMENT_LINE) word earned[WINDOW_RING]; /* {tick:24, amount:40}: deposits that have not expired; see budget.c */
+
+	/* Each written by calls where its policy is on. */
+	_Alignas(SEGMENT_LINE) word rate;     /* {kind:2, epoch:2, time:60}: see rate.h */
+	_Alignas(SEGMENT_LINE) word throttle; /* {ms:40, ppm:24}: the share that is refused, as it was last worked out; see throttle.h */
+	_Alignas(SEGMENT_LINE) word wait;     /* {0:32, generation:31, waiters:1}: see waiting.h; the low half is a futex */
+	_Alignas(SEGMENT_LINE) word calls;    /* calls that were counted in a window by number of calls; see window.h */
 
 	_Alignas(SEGMENT_LINE) struct override_text override_text[2]; /* by serial & 1 */
 
@@ -271,7 +349,30 @@ struct state {
 	/* Carried over from a superseded segment: only grows; summed with the shards. Written by rescd. */
 	_Alignas(SEGMENT_LINE) struct shard carried;
 
-	/* then, by dims: word permits[dims.permits] ({life:32, call:32}, or 0), struct shard shards[dims.shards] */
+	/*
+	 * then, by dims:
+	 *	word permits[dims.permits]	{life:32, retry:1, call:31}, or 0
+	 *	word waiting[dims.waiting]	{life:32, call:32}, or 0: calls that wait for a permit
+	 *	word calls[dims.calls]		{generation:16, category:3, number:45}: the ring of a window by number of calls
+	 *	struct shard shards[dims.shards]
+	 */
+};
+
+/* ---- idempotency keys: word slots[dims.once], then struct once_entry entries[dims.once] ---- */
+
+#define ONCE_SET 16u /* a key can be in the slots of one set only */
+
+struct once_entry {
+	_Alignas(SEGMENT_LINE) word hash; /* of resource and key, all 64 bits */
+	word expires_ms;
+	word on_death;                    /* enum on_death */
+	word waiters;                     /* 1: somebody sleeps on this slot */
+	word key_size;
+	word answer_size;
+	word life;                        /* AWAY: of the superseded segment; see once.c */
+	_Atomic char resource[SEGMENT_NAME_SIZE];
+	_Atomic unsigned char key[256];
+	_Atomic unsigned char answer[RESC_ONCE_ANSWER_MAX];
 };
 
 /* ---- event ring ---- */
@@ -347,6 +448,14 @@ _Static_assert(sizeof(word) == 8 && ATOMIC_LLONG_LOCK_FREE == 2, "lock-free 64-b
 	X(state, override_text)                                                                                        \
 	X(state, probes)                                                                                               \
 	X(state, carried)                                                                                              \
+	X(state, earned)                                                                                               \
+	X(state, rate)                                                                                                 \
+	X(state, wait)                                                                                                 \
+	X(state, calls)                                                                                                \
+	X(once_entry, key)                                                                                             \
+	X(once_entry, answer)                                                                                          \
+	X(segment_live, requests)                                                                                      \
+	X(request, name)                                                                                               \
 	X(event_record, stamp)                                                                                         \
 	X(event_record, kind)                                                                                          \
 	X(event_record, text)

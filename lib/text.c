@@ -19,6 +19,11 @@ static const char *answer_text(int result)
 		RESC_REFUSALS(X)
 		RESC_RETRY_REFUSALS(X)
 #undef X
+#define X(NAME, name, text)                                                                                                                \
+	case RESC_ONCE_##NAME:                                                                                                             \
+		return text;
+		RESC_ONCE_ANSWERS(X)
+#undef X
 	case RESC_STALE:
 		return "done, but the result came too late to count: the breaker had moved on";
 	default:
@@ -73,6 +78,11 @@ const char *resc_answer_name(int result)
 		return #name;
 		RESC_REFUSALS(X)
 		RESC_RETRY_REFUSALS(X)
+#undef X
+#define X(NAME, name, text)                                                                                                                \
+	case RESC_ONCE_##NAME:                                                                                                             \
+		return "once_" #name;
+		RESC_ONCE_ANSWERS(X)
 #undef X
 	case RESC_STALE:
 		return "stale";

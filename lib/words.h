@@ -10,7 +10,10 @@
  *	tokens    63..62 kind    61..54 epoch    53..0 millionths of a token
  *	window    63..36 tick    35..24 generation   23..0 count
  *	probe     63..32 life    31..24 generation   23..0 granted (ms)
- *	permit    63..32 life    31..0 call
+ *	permit    63..32 life    31 retry   30..0 call
+ *	rate      63..62 kind    61..60 epoch   59..0 quarters of a nanosecond since the segment was made
+ *	throttle  63..24 ms      23..0 parts per million
+ *	call      63..48 generation  47..45 category + 1   44..0 number
  *	transition 63..48 generation 47..40 reason 39..0 ms
  */
 #ifndef RESC_WORDS_H
@@ -138,8 +141,35 @@ static inline uint64_t probe_age_ms(uint64_t w, uint64_t now_ms) { return (now_m
 #define GHOST_LIFE UINT32_MAX
 static inline uint64_t probe_ghost(uint64_t w) { return (uint64_t)GHOST_LIFE << 32 | (w & 0xffffffff); }
 
-static inline uint64_t permit_make(uint32_t life, uint32_t call) { return (uint64_t)life << 32 | call; }
+#define PERMIT_RETRY UINT64_C(0x80000000) /* the call is a retry */
+static inline uint64_t permit_make(uint32_t life, uint32_t call) { return (uint64_t)life << 32 | (call & 0x7fffffff); }
 static inline uint32_t permit_life(uint64_t w) { return (uint32_t)(w >> 32); }
+static inline bool permit_is_retry(uint64_t w) { return (w & PERMIT_RETRY) != 0; }
+
+/* ---- rate ---- */
+
+#define RATE_TIME_MASK ((UINT64_C(1) << 60) - 1)
+
+static inline uint64_t rate_make(unsigned kind, unsigned epoch, uint64_t time)
+{
+	return (uint64_t)kind << 62 | (uint64_t)(epoch & 3) << 60 | (time & RATE_TIME_MASK);
+}
+static inline unsigned rate_kind(uint64_t w) { return (unsigned)(w >> 62); }
+static inline unsigned rate_epoch(uint64_t w) { return (unsigned)(w >> 60) & 3; }
+static inline uint64_t rate_time(uint64_t w) { return w & RATE_TIME_MASK; }
+
+/* ---- a call in a window by number of calls ---- */
+
+#define CALL_NUMBER_MASK ((UINT64_C(1) << 45) - 1)
+
+static inline uint64_t call_make(uint16_t generation, unsigned category, uint64_t number)
+{
+	return (uint64_t)generation << 48 | (uint64_t)(category + 1) << 45 | (number & CALL_NUMBER_MASK);
+}
+static inline uint16_t call_generation(uint64_t w) { return (uint16_t)(w >> 48); }
+/* 0: no call was ever here. */
+static inline unsigned call_category_plus_one(uint64_t w) { return (unsigned)(w >> 45) & 7; }
+static inline uint64_t call_number(uint64_t w) { return w & CALL_NUMBER_MASK; }
 
 /* ---- transition ---- */
 

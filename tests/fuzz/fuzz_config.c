@@ -45,7 +45,7 @@ static void check_config(const struct config *config)
 		if ((config->resources[i].policy.flags & POLICY_BULKHEAD) != 0 && config->resources[i].policy.limit > limit)
 			limit = config->resources[i].policy.limit;
 	REQUIRE(limit <= PERMITS_LIMIT && config->workers <= WORKERS_LIMIT && config->count <= RESOURCES_LIMIT);
-	map_dims(&dims, (uint32_t)config->count, config->workers, (uint32_t)limit);
+	map_dims(&dims, &(struct map_needs){.resources = (uint32_t)config->count, .workers = config->workers, .permits = (uint32_t)limit});
 	for (size_t i = 0; i < config->count; i++) {
 		const struct config_resource *r = &config->resources[i];
 		struct policy clamped = r->policy;

@@ -40,7 +40,8 @@
 #define STEPS_MAX  200u
 #define SLEEPS_MAX 10000u
 
-static const struct segment_dims small = {.resources = 4, .workers = 4, .permits = 64, .shards = 4, .events = 16};
+static const struct segment_dims small = {
+        .resources = 4, .workers = 4, .permits = 64, .shards = 4, .events = 16, .calls = 64, .waiting = 16, .once = 16};
 static const char *const names[] = {"payments", "ledger", "search", "unknown"};
 
 /* Of the process. */

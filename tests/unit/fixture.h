@@ -52,7 +52,8 @@ static inline void fixture_open_shared(struct fixture *f, const struct policy *p
 	struct segment_dims dims;
 	struct resc_error err;
 
-	map_dims(&dims, 16, 16, 64);
+	const struct map_needs needs = {.resources = 16, .workers = 16, .permits = 64};
+	map_dims(&dims, &needs);
 	ck_assert_msg(map_create(&f->map, "unit", &dims, NULL, 0600, (gid_t)-1, &err) == 0, "%s", err.text);
 	fixture_publish(f, policy);
 }

@@ -70,7 +70,8 @@ static inline void named_open_with(struct named *n, const struct segment_dims *d
 
 static inline void named_open(struct named *n, const struct policy *policy)
 {
-	const struct segment_dims dims = {.resources = 4, .workers = 16, .permits = 64, .shards = 8, .events = 64};
+	const struct segment_dims dims = {
+	        .resources = 4, .workers = 16, .permits = 64, .shards = 8, .events = 64, .calls = 64, .waiting = 64, .once = 64};
 
 	named_open_with(n, &dims, policy);
 }

@@ -59,11 +59,11 @@ static void reload(uint64_t capacity)
 static int withdraw(uint64_t now_ms)
 {
 	fixture_at(&f, now_ms);
-	return budget_withdraw(&f.map, f.state, &f.policy, now_ms);
+	return budget_withdraw(&f.map, f.state, &f.policy, RESC_FAIL, now_ms);
 }
 static void deposit(void)
 {
-	ck_assert_int_eq(budget_deposit(&f.map, f.state, &f.policy), 0);
+	ck_assert_int_eq(budget_deposit(&f.map, f.state, &f.policy, 0), 0);
 }
 static uint64_t now(uint64_t now_ms)
 {
@@ -246,7 +246,7 @@ START_TEST(a_worker_that_was_stopped_pays_nothing_twice)
 	fresh(0, 100 * TOKEN, TOKEN, 0, 0);
 	ck_assert_int_eq(withdraw(65000), 0);
 	uint64_t refilled = fixture_load(&f.state->refilled_ms);
-	ck_assert_int_eq(budget_withdraw(&f.map, f.state, &f.policy, 5000), 0);
+	ck_assert_int_eq(budget_withdraw(&f.map, f.state, &f.policy, RESC_FAIL, 5000), 0);
 	ck_assert_uint_eq(fixture_load(&f.state->refilled_ms), refilled);
 	ck_assert_uint_eq(now(65000), 63 * TOKEN);
 }
@@ -328,10 +328,10 @@ START_TEST(D8_a_caller_with_an_old_policy_changes_no_size)
 	reload(10 * TOKEN);
 	ck_assert_int_eq(withdraw(0), 0); /* converted: 9 of 10 */
 
-	ck_assert_int_eq(budget_deposit(&f.map, f.state, &old), 0);
+	ck_assert_int_eq(budget_deposit(&f.map, f.state, &old, 0), 0);
 	ck_assert_uint_eq(now(0), 9 * TOKEN);
 	ck_assert_uint_eq(budget_now(&f.map, f.state, &old, 0), 5 * TOKEN);
-	ck_assert_int_eq(budget_withdraw(&f.map, f.state, &old, 0), 0);
+	ck_assert_int_eq(budget_withdraw(&f.map, f.state, &old, RESC_FAIL, 0), 0);
 	ck_assert_uint_eq(now(0), 8 * TOKEN);
 	ck_assert_uint_eq(tokens_epoch(fixture_load(&f.state->tokens)), 1);
 
@@ -341,7 +341,7 @@ START_TEST(D8_a_caller_with_an_old_policy_changes_no_size)
 	reload(5 * TOKEN);
 	ck_assert_int_eq(withdraw(0), 0);
 	for (int i = 0; i < 9; i++)
-		ck_assert_int_eq(budget_deposit(&f.map, f.state, &old), 0);
+		ck_assert_int_eq(budget_deposit(&f.map, f.state, &old, 0), 0);
 	ck_assert_uint_eq(now(0), 5 * TOKEN);
 	ck_assert_uint_eq(drain(0), 5);
 }
@@ -364,7 +364,7 @@ START_TEST(a_word_that_has_moved_sends_the_caller_on)
 		uint64_t w = tokens_make(kinds[i], 0, 5 * TOKEN);
 		fixture_store(&f.state->tokens, w);
 		ck_assert_int_eq(withdraw(1000), -ESTALE);
-		ck_assert_int_eq(budget_deposit(&f.map, f.state, &f.policy), -ESTALE);
+		ck_assert_int_eq(budget_deposit(&f.map, f.state, &f.policy, 0), -ESTALE);
 		ck_assert_int_eq(budget_fill(&f.map, f.state, &f.policy), -ESTALE);
 		ck_assert_uint_eq(now(1000), 0);
 		ck_assert_uint_eq(fixture_load(&f.state->tokens), w);
@@ -388,7 +388,7 @@ START_TEST(whatever_the_bits_nothing_is_above_the_capacity)
 		uint64_t ms = random_next() & TIME_MASK;
 		ck_assert_uint_le(now(ms), f.policy.budget_capacity);
 		withdraw(ms);
-		budget_deposit(&f.map, f.state, &f.policy);
+		budget_deposit(&f.map, f.state, &f.policy, 0);
 		budget_settle(&f.map, f.state, &f.policy, ms);
 		ck_assert_uint_le(now(ms), f.policy.budget_capacity);
 	}
@@ -484,10 +484,10 @@ static void *work(void *arg)
 		if (policy.budget_per_second != 0 && random_below(8) == 0)
 			atomic_fetch_add_explicit(&f.map.live->clock_ns, 1000000, memory_order_relaxed);
 		if (random_below(3) != 0) {
-			budget_deposit(&f.map, f.state, &policy);
+			budget_deposit(&f.map, f.state, &policy, 0);
 			result->deposits++;
 		} else {
-			result->grants += budget_withdraw(&f.map, f.state, &policy, ms) == 0;
+			result->grants += budget_withdraw(&f.map, f.state, &policy, RESC_FAIL, ms) == 0;
 		}
 	}
 	return NULL;

@@ -191,35 +191,36 @@ START_TEST(every_key_is_stored)
 	ck_assert_uint_eq(config.workers, 4096);
 	ck_assert_uint_eq(config.count, 1);
 	ck_assert_str_eq(config.resources[0].name, "db.orders:5432");
-	const struct policy expected = {
-	        .flags = POLICY_CONFIGURED | POLICY_BREAKER | POLICY_BUDGET | POLICY_BULKHEAD | POLICY_RETRY,
-	        .consecutive = 5,
-	        .failure_rate_ppm = 125000,
-	        .slow_rate_ppm = 250000,
-	        .slow_call_ns = 750000,
-	        .window_ms = 60000,
-	        .min_calls = 50,
-	        .cooldown_ms = 1500,
-	        .cooldown_factor_ppm = 1500000,
-	        .cooldown_max_ms = 1800000,
-	        .jitter_ppm = 100000,
-	        .probes = 3,
-	        .successes = 5,
-	        .probe_timeout_ms = 2000,
-	        .attempts = 4,
-	        .backoff = BACKOFF_FIXED,
-	        .backoff_jitter = JITTER_DECORRELATED,
-	        .base_ns = 250000,
-	        .cap_ns = 1000 * MS,
-	        .budget_ratio = TOKENS / 4,
-	        .budget_capacity = 100 * TOKENS,
-	        .budget_per_second = 2500000,
-	        .budget_previous = 100 * TOKENS,
-	        .limit = 32768,
-	        .timeout_attempt_ms = 2000,
-	        .timeout_connect_ms = 200,
-	        .timeout_total_ms = 5000,
-	};
+	struct policy expected;
+
+	policy_defaults(&expected);
+	expected.flags = POLICY_CONFIGURED | POLICY_BREAKER | POLICY_BUDGET | POLICY_BULKHEAD | POLICY_RETRY;
+	expected.consecutive = 5;
+	expected.failure_rate_ppm = 125000;
+	expected.slow_rate_ppm = 250000;
+	expected.slow_call_ns = 750000;
+	expected.window_ms = 60000;
+	expected.min_calls = 50;
+	expected.cooldown_ms = 1500;
+	expected.cooldown_factor_ppm = 1500000;
+	expected.cooldown_max_ms = 1800000;
+	expected.jitter_ppm = 100000;
+	expected.probes = 3;
+	expected.successes = 5;
+	expected.probe_timeout_ms = 2000;
+	expected.attempts = 4;
+	expected.backoff = BACKOFF_FIXED;
+	expected.backoff_jitter = JITTER_DECORRELATED;
+	expected.base_ns = 250000;
+	expected.cap_ns = 1000 * MS;
+	expected.budget_ratio = TOKENS / 4;
+	expected.budget_capacity = 100 * TOKENS;
+	expected.budget_per_second = 2500000;
+	expected.budget_previous = 100 * TOKENS;
+	expected.limit = 32768;
+	expected.timeout_attempt_ms = 2000;
+	expected.timeout_connect_ms = 200;
+	expected.timeout_total_ms = 5000;
 	ck_assert_mem_eq(&config.resources[0].policy, &expected, sizeof(expected));
 }
 END_TEST
@@ -244,7 +245,7 @@ END_TEST
 START_TEST(accepted_values_are_inside_the_ranges_of_the_library)
 {
 	static const char *const files[] = {"limits_low", "limits_high", "every_key", "merge", "real_life"};
-	const struct segment_dims dims = {.permits = PERMITS_LIMIT};
+	const struct segment_dims dims = {.permits = PERMITS_LIMIT, .calls = CALLS_LIMIT, .waiting = WAITING_LIMIT};
 
 	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
 		char name[64], path[512];

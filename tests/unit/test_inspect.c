@@ -483,8 +483,11 @@ static void expect_possible(const struct inspect_resource *r)
 	ck_assert_double_ge(r->tokens, 0);
 	ck_assert_double_le(r->tokens, r->capacity);
 	ck_assert_uint_le(c->enters, INT64_MAX);
-	ck_assert_uint_eq(c->enters, c->admitted + c->refused_open + c->refused_half_open + c->refused_forced_open + c->refused_full +
-	                                     c->refused_deadline);
+	uint64_t refused = 0;
+#define X(NAME, name, text) refused += c->refused_##name;
+	RESC_REFUSALS(X)
+#undef X
+	ck_assert_uint_eq(c->enters, c->admitted + refused);
 	ck_assert_uint_le(r->latency.count, INT64_MAX);
 	ck_assert_uint_le(latency_quantile_us(&r->latency, 0.99), UINT64_C(1) << 28);
 }

@@ -425,7 +425,7 @@ START_TEST(the_longest_name_is_kept_whole)
 
 	memset(name + length, 'y', (size_t)(RESC_NAME_MAX - length));
 	name[RESC_NAME_MAX] = '\0';
-	map_dims(&dims, 1, 1, 0);
+	map_dims(&dims, &(struct map_needs){.resources = 1, .workers = 1});
 	map_path(path, name, 0);
 	ck_assert_int_eq(map_create(&made, name, &dims, NULL, 0600, (gid_t)-1, &err), 0);
 	ck_assert_int_eq(map_publish(&made, path), 0);
@@ -464,7 +464,7 @@ START_TEST(F2_F11_a_segment_without_a_name_leaves_nothing)
 	unsigned before = entries();
 
 	ck_assert_uint_eq(before, 1);
-	map_dims(&dims, 1, 1, 0);
+	map_dims(&dims, &(struct map_needs){.resources = 1, .workers = 1});
 	for (int killed = 0; killed < 2; killed++) {
 		pid_t pid = fork();
 		if (pid == 0) {
@@ -489,7 +489,7 @@ START_TEST(F5_the_mode_does_not_depend_on_the_umask)
 	struct stat st;
 	mode_t before = umask(077);
 
-	map_dims(&dims, 1, 1, 0);
+	map_dims(&dims, &(struct map_needs){.resources = 1, .workers = 1});
 	for (size_t i = 0; i < 3; i++) {
 		struct map map;
 		ck_assert_int_eq(map_create(&map, "unit", &dims, NULL, modes[i], getegid(), &err), 0);
@@ -506,9 +506,12 @@ END_TEST
 START_TEST(unsound_dimensions_are_not_made)
 {
 	static const struct segment_dims bad[] = {
-	        {0, 16, 64, 8, 64, {0}},     {1, 15, 64, 8, 64, {0}},    {1, 16, 32, 8, 64, {0}},     {1, 16, 64, 2, 64, {0}},
-	        {1, 16, 64, 8, 15, {0}},     {1, 0, 64, 8, 64, {0}},     {1, 16, 65536, 8, 64, {0}},  {1, 16, 64, 128, 64, {0}},
-	        {20000, 16, 64, 8, 64, {0}}, {1, 32768, 64, 8, 64, {0}}, {1, 16, 64, 8, 131072, {0}},
+	        {0, 16, 64, 8, 64, 64, 16, 16},    {1, 15, 64, 8, 64, 64, 16, 16},       {1, 16, 32, 8, 64, 64, 16, 16},
+	        {1, 16, 64, 2, 64, 64, 16, 16},    {1, 16, 64, 8, 15, 64, 16, 16},       {1, 0, 64, 8, 64, 64, 16, 16},
+	        {1, 16, 65536, 8, 64, 64, 16, 16}, {1, 16, 64, 128, 64, 64, 16, 16},     {20000, 16, 64, 8, 64, 64, 16, 16},
+	        {1, 32768, 64, 8, 64, 64, 16, 16}, {1, 16, 64, 8, 131072, 64, 16, 16},   {1, 16, 64, 8, 64, 63, 16, 16},
+	        {1, 16, 64, 8, 64, 32768, 16, 16}, {1, 16, 64, 8, 64, 64, 0, 16},        {1, 16, 64, 8, 64, 64, 32768, 16},
+	        {1, 16, 64, 8, 64, 64, 16, 8},     {1, 16, 64, 8, 64, 64, 16, 1u << 21},
 	};
 	struct resc_error err;
 	struct map map;
@@ -525,13 +528,13 @@ START_TEST(dimensions_are_rounded_up_and_sound)
 	struct resc_error err;
 
 	for (size_t i = 0; i < sizeof wishes / sizeof wishes[0]; i++) {
-		map_dims(&dims, 1, wishes[i], wishes[i]);
+		map_dims(&dims, &(struct map_needs){.resources = 1, .workers = wishes[i], .permits = wishes[i]});
 		ck_assert_uint_ge(dims.workers, wishes[i]);
 		ck_assert_uint_ge(dims.permits, wishes[i]);
 		struct map map;
 		ck_assert_msg(map_create(&map, "unit", &dims, NULL, 0600, (gid_t)-1, &err) == 0, "%s", err.text);
 		map_close(&map);
-		map_dims(&dims, wishes[i], 1, 1);
+		map_dims(&dims, &(struct map_needs){.resources = wishes[i], .workers = 1, .permits = 1});
 		ck_assert_uint_ge(dims.resources, wishes[i]);
 	}
 }
@@ -543,7 +546,7 @@ START_TEST(a_name_that_is_taken_stays_with_its_owner)
 	struct resc_error err;
 	struct map other;
 
-	map_dims(&dims, 1, 1, 0);
+	map_dims(&dims, &(struct map_needs){.resources = 1, .workers = 1});
 	ck_assert_int_eq(map_create(&other, n.instance, &dims, NULL, 0600, (gid_t)-1, &err), 0);
 	ck_assert_uint_ne(other.generation, n.map.generation);
 	ck_assert_int_eq(map_publish(&other, n.path), -EEXIST);
@@ -561,7 +564,7 @@ START_TEST(F3_removed_and_made_again_is_another_segment)
 
 	ck_assert_int_eq(unlink(n.path), 0);
 	ck_assert(!map_is_at(&n.map, n.path));
-	map_dims(&dims, 1, 1, 0);
+	map_dims(&dims, &(struct map_needs){.resources = 1, .workers = 1});
 	ck_assert_int_eq(map_create(&other, n.instance, &dims, NULL, 0600, (gid_t)-1, &err), 0);
 	ck_assert_int_eq(map_publish(&other, n.path), 0);
 	ck_assert(!map_is_at(&n.map, n.path));
@@ -612,7 +615,8 @@ END_TEST
 
 START_TEST(permit_cells_are_each_there_once_and_apart)
 {
-	struct segment_dims dims = {.resources = 1, .workers = 16, .permits = 256, .shards = 8, .events = 64};
+	struct segment_dims dims = {
+	        .resources = 1, .workers = 16, .permits = 256, .shards = 8, .events = 64, .calls = 64, .waiting = 16, .once = 16};
 	struct resc_error err;
 	struct map map;
 	bool seen[256] = {false};
@@ -626,7 +630,9 @@ START_TEST(permit_cells_are_each_there_once_and_apart)
 		ptrdiff_t next = map_permit(&map, state, (i + 1) % 256) - map_permits(&map, state);
 		ck_assert(place / (SEGMENT_LINE / 8) != next / (SEGMENT_LINE / 8));
 	}
-	ck_assert_ptr_eq(map_shard(&map, state, 0), map_permits(&map, state) + 256);
+	ck_assert_ptr_eq(map_waiting(&map, state), map_permits(&map, state) + 256);
+	ck_assert_ptr_eq(map_calls(&map, state), map_waiting(&map, state) + 16);
+	ck_assert_ptr_eq(map_shard(&map, state, 0), map_calls(&map, state) + 64);
 	ck_assert_uint_eq((uintptr_t)map_shard(&map, state, dims.shards) - (uintptr_t)state, map.state_size);
 	map_close(&map);
 }

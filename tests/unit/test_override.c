@@ -228,7 +228,7 @@ START_TEST(reset_is_closed_fresh_and_full_and_leaves_the_override)
 {
 	ck_assert(open_breaker());
 	ck_assert_int_eq(override_set(&f.map, f.index, OVERRIDE_DISABLED, 0, "stay"), 0);
-	while (budget_withdraw(&f.map, f.state, &f.policy, 1000) == 0)
+	while (budget_withdraw(&f.map, f.state, &f.policy, RESC_FAIL, 1000) == 0)
 		continue;
 	ck_assert_int_eq(override_reset(&f.map, f.index, "new start"), 0);
 	struct inspect_resource r = look();

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Waiting for a permit: a bounded queue of cells, and a futex.
+ *
+ * The wait word is {generation:31, waiters:1} in its low half. Waiter: take a cell of the queue -> CAS the bit on -> scan the permits again
+ * -> futex wait on the value seen, in slices of at most 50 ms. Releaser (where waiting is on): free the permit -> one RMW to
+ * {generation+1, 0} -> wake all if the bit was set. Reaper: permits, then generation+1 and wake all, then the slot. A death leaves a cell
+ * in the queue, which the reaper clears; nothing was handed to the dead.
+ */
+#ifndef RESC_WAITING_H
+#define RESC_WAITING_H
+
+#include "map.h"
+
+#define WAITING_SLICE_NS UINT64_C(50000000)
+
+/* Takes a cell among the first `most`. 0; RESC_E_QUEUE_FULL. */
+int waiting_join(const struct map *map, struct state *state, uint64_t mine, uint32_t most, uint32_t *cell);
+/* Gives it back. It may be gone already (reaped, by a segment that thought us dead). */
+void waiting_leave(const struct map *map, struct state *state, uint32_t cell, uint64_t mine);
+/* Sets the bit. Returns the value to sleep on. The caller then looks for a permit once more before it sleeps. */
+uint32_t waiting_announce(struct state *state);
+/* Sleeps while the word has that value, at most that long and at most a slice. Not in a read-side section: the address may have been
+ * unmapped meanwhile, which only ends the sleep. */
+void waiting_sleep(struct state *state, uint32_t value, uint64_t ns);
+/* A permit was given back. */
+void waiting_signal(struct state *state);
+/* Cells were reaped, a limit was raised, or the segment was superseded: everybody looks again. */
+void waiting_wake_all(struct state *state);
+/* Calls that wait now. */
+unsigned waiting_count(const struct map *map, const struct state *state);
+
+#endif

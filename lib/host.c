@@ -26,6 +26,7 @@
 #include "error.h"
 #include "host.h"
 #include "move.h"
+#include "once.h"
 #include "policy.h"
 #include "window.h"
 #include "words.h"
@@ -514,6 +515,8 @@ static bool holds_cells(const struct attachment *a)
 {
 	char name[SEGMENT_NAME_SIZE];
 
+	if (once_holds(&a->map, a->worker.life))
+		return true;
 	for (uint32_t i = 0; i < a->map.dims.resources; i++) {
 		if ((a->used[i / 64] >> i % 64 & 1) == 0 || !policy_name_any(&a->map, i, name))
 			continue;

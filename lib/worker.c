@@ -20,7 +20,9 @@
 #include "clock.h"
 #include "count.h"
 #include "failpoint.h"
+#include "once.h"
 #include "policy.h"
+#include "request.h"
 #include "words.h"
 #include "worker.h"
 
@@ -209,9 +211,11 @@ static void free_cells(const struct map *map, uint32_t life, const uint64_t *use
 		free_probes(map, state, life);
 		free_shards(map, state, life);
 	}
-	/* Who leaves by itself is not in the middle of an event. */
+	once_reap(map, life);
+	/* Who leaves by itself is not in the middle of an event or of a question. */
 	if (used != NULL)
 		return;
+	request_reap(map, life);
 	for (uint32_t i = 0; i < map->dims.events; i++) {
 		word *stamp = &map->events[i].stamp;
 		if (atomic_load_explicit(stamp, memory_order_relaxed) == (EVENT_BUSY | life))

@@ -40,37 +40,86 @@ static bool moved(uint64_t w)
 	return breaker_tag(w) == TAG_MOVED || breaker_tag(w) == TAG_EMPTY;
 }
 
-/* When the next probe is due: the cooldown of this opening, lengthened by up to the jitter's share. */
-static uint64_t draw_due_ms(const struct policy *policy, unsigned reopened, uint64_t now_ms)
+/*
+ * When the next probe is due: after the dependency's own word where the policy asks for it, else after the cooldown of this opening;
+ * lengthened by up to the jitter's share.
+ */
+static uint64_t draw_due_ms(const struct policy *policy, unsigned reopened, uint64_t now_ms, int64_t retry_after_ms)
 {
 	uint64_t cooldown = inspect_cooldown_ms(policy, reopened);
-	uint64_t jitter = cooldown * policy->jitter_ppm / 1000000;
 
+	if (retry_after_ms >= 0 && policy->retry_after_max_ms != 0) {
+		cooldown = retry_after_ms == 0 ? 1 : (uint64_t)retry_after_ms;
+		if (cooldown > policy->retry_after_max_ms)
+			cooldown = policy->retry_after_max_ms;
+	}
+	uint64_t jitter = cooldown * policy->jitter_ppm / 1000000;
 	return now_ms + cooldown + (jitter == 0 ? 0 : random_below(jitter + 1));
 }
 
-static bool open_it(const struct view *v, uint64_t expected, unsigned streak, enum reason reason, uint64_t now_ms, uint64_t v0, uint64_t v1)
+/* Why a breaker opens: the result that made it, and the figures for the event. */
+struct opening {
+	enum reason reason;
+	uint64_t value[2];
+	uint64_t now_ms;
+	int64_t retry_after_ms;
+};
+
+static bool open_it(const struct view *v, uint64_t expected, unsigned streak, const struct opening *o)
 {
-	return breaker_transition(v->map, v->index, expected, TAG_OPEN, streak, draw_due_ms(&v->policy, streak, now_ms), reason, v->life,
-	                          now_ms, v0, v1);
+	return breaker_transition(v->map, v->index, expected, TAG_OPEN, streak,
+	                          draw_due_ms(&v->policy, streak, o->now_ms, o->retry_after_ms), o->reason, v->life, o->now_ms, o->value[0],
+	                          o->value[1]);
+}
+
+/* At or above the threshold: bad / calls >= ppm / 1000000. */
+static bool reaches(uint64_t bad, uint64_t calls, uint64_t ppm)
+{
+	return ppm != 0 && bad != 0 && bad * 1000000 >= calls * ppm;
 }
 
 /* ---- half-open ---- */
 
+/* What the tally of a trial demands: REASON_NONE nothing yet, PROBES_OK to close, the others to open again. */
+static enum reason judge_trial(const struct policy *policy, uint64_t tally)
+{
+	uint64_t failed = tally_fail(tally);
+	uint64_t slow = tally_slow(tally);
+	uint64_t results = tally_ok(tally) + failed;
+
+	if (policy->trial_failure_rate_ppm == 0) {
+		if (failed > 0 || slow > 0)
+			return failed > 0 ? REASON_PROBE_FAILED : REASON_PROBE_SLOW;
+		return tally_ok(tally) >= policy->successes ? REASON_PROBES_OK : REASON_NONE;
+	}
+	if (results < policy->probes)
+		return REASON_NONE;
+	if (reaches(failed, results, policy->trial_failure_rate_ppm))
+		return REASON_PROBE_FAILED;
+	return reaches(slow, results, policy->slow_rate_ppm) ? REASON_PROBE_SLOW : REASON_PROBES_OK;
+}
+
 /* Says what the tally of this trial demands, and does it. True: the breaker has moved, or should be looked at again. */
-static bool give_verdict(const struct view *v, uint64_t w, uint64_t now_ms)
+static bool give_verdict(const struct view *v, uint64_t w, uint64_t now_ms, int64_t retry_after_ms)
 {
 	uint64_t t = atomic_load_explicit(&v->state->tally, memory_order_acquire);
 
 	if (tally_generation(t) != breaker_generation(w))
 		return false;
-	if (tally_fail(t) > 0 || tally_slow(t) > 0)
-		open_it(v, w, breaker_streak(w) + 1, tally_fail(t) > 0 ? REASON_PROBE_FAILED : REASON_PROBE_SLOW, now_ms, tally_ok(t),
-		        tally_fail(t) + tally_slow(t));
-	else if (tally_ok(t) >= v->policy.successes)
-		breaker_transition(v->map, v->index, w, TAG_CLOSED, 0, now_ms, REASON_PROBES_OK, v->life, now_ms, tally_ok(t), 0);
-	else
+	enum reason reason = judge_trial(&v->policy, t);
+	if (reason == REASON_NONE)
 		return false;
+	if (reason == REASON_PROBES_OK) {
+		breaker_transition(v->map, v->index, w, TAG_CLOSED, 0, now_ms, reason, v->life, now_ms, tally_ok(t), tally_fail(t));
+		return true;
+	}
+	const struct opening opening = {
+	        .reason = reason,
+	        .value = {tally_ok(t), reason == REASON_PROBE_SLOW ? tally_slow(t) : tally_fail(t)},
+	        .now_ms = now_ms,
+	        .retry_after_ms = retry_after_ms,
+	};
+	open_it(v, w, breaker_streak(w) + 1, &opening);
 	return true;
 }
 
@@ -122,7 +171,7 @@ static int take_lease(const struct view *v, uint64_t w, struct probe *probe)
 
 static int half_open_enter(const struct view *v, uint64_t w, uint64_t now_ms, struct probe *probe)
 {
-	if (give_verdict(v, w, now_ms))
+	if (give_verdict(v, w, now_ms, -1))
 		return CALL_AGAIN;
 	int r = take_lease(v, w, probe);
 	if (r != RESC_E_HALF_OPEN)
@@ -182,25 +231,25 @@ static bool count_in_tally(struct state *state, uint16_t generation, bool fail, 
 		unsigned ok = same ? tally_ok(t) : 0;
 		unsigned failed = same ? tally_fail(t) : 0;
 		unsigned slowed = same ? tally_slow(t) : 0;
-		next = tally_make(generation, ok + (!fail && !slow && ok < 0xffff), failed + (fail && failed < 0xffff),
-		                  slowed + (!fail && slow && slowed < 0xffff));
+		next = tally_make(generation, ok + (!fail && ok < 0xffff), failed + (fail && failed < 0xffff),
+		                  slowed + (slow && slowed < 0xffff));
 	} while (!atomic_compare_exchange_weak_explicit(&state->tally, &t, next, memory_order_acq_rel, memory_order_relaxed));
 	return true;
 }
 
-int breaker_probe_result(const struct view *v, uint16_t generation, enum resc_outcome outcome, bool slow, uint64_t now_ms)
+int breaker_probe_result(const struct view *v, uint16_t generation, const struct result *result)
 {
-	if (outcome != RESC_OK && !is_failure(outcome))
+	if (result->outcome != RESC_OK && !is_failure(result->outcome))
 		return 0;
 	uint64_t w = atomic_load_explicit(&v->state->breaker, memory_order_acquire);
 	if (moved(w))
 		return CALL_AGAIN;
 	if (breaker_state(w) != TAG_HALF_OPEN || breaker_generation(w) != generation)
 		return RESC_STALE;
-	if (!count_in_tally(v->state, generation, is_failure(outcome), slow && v->policy.slow_rate_ppm != 0))
+	if (!count_in_tally(v->state, generation, is_failure(result->outcome), result->slow && v->policy.slow_rate_ppm != 0))
 		return RESC_STALE;
 	FAILPOINT("leave.tally");
-	give_verdict(v, w, now_ms);
+	give_verdict(v, w, result->now_ms, result->retry_after_ms);
 	return 0;
 }
 
@@ -234,6 +283,10 @@ static void count_in_common_bucket(word *bucket, uint64_t tag)
 static void count_in_window(const struct view *v, uint64_t tick, uint16_t generation, bool bad, bool slow)
 {
 	enum window_category category = bad ? (slow ? WINDOW_FAIL_SLOW : WINDOW_FAIL) : (slow ? WINDOW_OK_SLOW : WINDOW_OK);
+	if (__builtin_expect(v->policy.window_calls != 0, 0)) {
+		window_count_call(v->map, v->state, generation, category);
+		return;
+	}
 	word *bucket = &shard_of(v)->window[tick % WINDOW_RING][category];
 	uint64_t tag = bucket_tag(tick, generation);
 
@@ -299,36 +352,60 @@ static bool forced(const struct view *v)
 	return override_mode(atomic_load_explicit(&v->state->override, memory_order_acquire)) != OVERRIDE_NONE;
 }
 
-/* At or above the threshold: bad / calls >= ppm / 1000000. */
-static bool reaches(uint64_t bad, uint64_t calls, uint64_t ppm)
-{
-	return ppm != 0 && bad != 0 && bad * 1000000 >= calls * ppm;
-}
-
 /* Adds up the window of the breaker word w, and opens it if a rate is reached. */
-static void judge_window(const struct view *v, uint64_t w, uint64_t tick, uint64_t now_ms)
+static void judge_window(const struct view *v, uint64_t w, uint64_t tick, const struct result *result)
 {
 	uint64_t sums[WINDOW_CATEGORIES];
 
-	window_sum(v->map, v->state, tick, breaker_generation(w), sums);
+	window_sum(v->map, v->state, &v->policy, result->now_ms, breaker_generation(w), sums);
 	FAILPOINT("trip.summed");
 	uint64_t failed = sums[WINDOW_FAIL] + sums[WINDOW_FAIL_SLOW];
 	uint64_t slow = sums[WINDOW_OK_SLOW] + sums[WINDOW_FAIL_SLOW];
 	uint64_t calls = sums[WINDOW_OK] + sums[WINDOW_OK_SLOW] + failed;
 	if (calls < v->policy.min_calls)
 		return;
-	if (reaches(failed, calls, v->policy.failure_rate_ppm))
-		open_it(v, w, 0, REASON_FAILURE_RATE, now_ms, failed, calls);
-	else if (reaches(slow, calls, v->policy.slow_rate_ppm))
-		open_it(v, w, 0, REASON_SLOW_RATE, now_ms, slow, calls);
-	else
+	bool too_many_failed = reaches(failed, calls, v->policy.failure_rate_ppm);
+	if (!too_many_failed && !reaches(slow, calls, v->policy.slow_rate_ppm)) {
 		atomic_store_explicit(v->judged, generation_and_tick(breaker_generation(w), tick), memory_order_relaxed);
+		return;
+	}
+	const struct opening opening = {
+	        .reason = too_many_failed ? REASON_FAILURE_RATE : REASON_SLOW_RATE,
+	        .value = {too_many_failed ? failed : slow, calls},
+	        .now_ms = result->now_ms,
+	        .retry_after_ms = result->retry_after_ms,
+	};
+	open_it(v, w, 0, &opening);
 }
 
-int breaker_result(const struct view *v, uint16_t generation, enum resc_outcome outcome, bool slow, uint64_t now_ms)
+/* A window by number of calls has no ticks: only another bad call can raise its rate, and that looks by itself. */
+static uint64_t tick_of(const struct view *v, uint64_t now_ms)
+{
+	return __builtin_expect(v->policy.window_calls != 0, 0) ? 1 : view_tick(v, now_ms);
+}
+
+/* A failure has been counted, or a call that makes the window worth a look: does the breaker open? */
+static void judge(const struct view *v, uint64_t w, uint64_t tick, uint32_t row, const struct result *result)
+{
+	if (v->policy.consecutive == 0 || row < v->policy.consecutive) {
+		if (v->policy.failure_rate_ppm != 0 || v->policy.slow_rate_ppm != 0)
+			judge_window(v, w, tick, result);
+		return;
+	}
+	const struct opening opening = {
+	        .reason = REASON_CONSECUTIVE,
+	        .value = {row, v->policy.consecutive},
+	        .now_ms = result->now_ms,
+	        .retry_after_ms = result->retry_after_ms,
+	};
+	open_it(v, w, 0, &opening);
+}
+
+int breaker_result(const struct view *v, uint16_t generation, const struct result *result)
 {
 	/* Acquire: pairs with the transition's CAS. Loaded before anything is counted: see above. */
 	uint64_t w = atomic_load_explicit(&v->state->breaker, memory_order_acquire);
+	enum resc_outcome outcome = result->outcome;
 	bool fail = is_failure(outcome);
 
 	if (moved(w))
@@ -337,14 +414,14 @@ int breaker_result(const struct view *v, uint16_t generation, enum resc_outcome 
 		return RESC_STALE;
 	if (outcome == RESC_IGNORED || outcome == RESC_CANCELLED || breaker_state(w) != TAG_CLOSED)
 		return 0;
-	uint64_t tick = view_tick(v, now_ms);
-	count_in_window(v, tick, generation, fail, slow);
+	uint64_t tick = tick_of(v, result->now_ms);
+	count_in_window(v, tick, generation, fail, result->slow);
 	uint32_t row = 0;
 	if (fail)
 		row = lengthen_streak(v->state, generation);
 	else
 		end_streak(v->state, generation);
-	if (fail || slow) {
+	if (fail || result->slow) {
 		note_bad_call(v, tick, generation);
 		/* What we counted is visible before we add up what others counted. */
 		atomic_thread_fence(memory_order_seq_cst);
@@ -352,11 +429,7 @@ int breaker_result(const struct view *v, uint16_t generation, enum resc_outcome 
 	} else if (!worth_judging(v, tick, generation)) {
 		return 0;
 	}
-	if (forced(v))
-		return 0;
-	if (v->policy.consecutive != 0 && row >= v->policy.consecutive)
-		open_it(v, w, 0, REASON_CONSECUTIVE, now_ms, row, v->policy.consecutive);
-	else if (v->policy.failure_rate_ppm != 0 || v->policy.slow_rate_ppm != 0)
-		judge_window(v, w, tick, now_ms);
+	if (!forced(v))
+		judge(v, w, tick, row, result);
 	return 0;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Inside a call: what admission.c, breaker.c and retry.c share. Everything here runs in a read-side section with a current view.
+ * Inside a call: what the guards and the calls that ask them share. Everything here runs in a read-side section with a current view.
  */
 #ifndef RESC_CALL_H
 #define RESC_CALL_H
@@ -14,9 +14,8 @@
 
 /* Inside the library only: the view is not good any more, make it anew and start over. Never returned to callers. */
 #define CALL_AGAIN INT32_MIN
-
-#define SHAPE_TICKET     0x52u /* low bits of resc_ticket.shape; a zeroed ticket has none */
-#define SHAPE_UNRECORDED 0x80u /* admitted while an override said "disabled": its outcome is counted, but not for the breaker */
+/* The same: sleep, outside of the read-side section, and start over. */
+#define CALL_WAIT (INT32_MIN + 1)
 
 /* Adds to a word of a shard: plainly where it is this thread's alone, atomically in the common one. Relaxed: counters order nothing. */
 static inline bool owns_shard(const struct view *v)
@@ -56,9 +55,16 @@ struct probe {
 int breaker_probe(const struct view *v, uint64_t now_ms, struct probe *probe);
 /* Ends a lease. False: it was taken over, and the result must touch nothing. */
 bool breaker_probe_end(struct state *state, uint32_t cell, uint64_t lease);
+/* How a call ended, for the breaker. */
+struct result {
+	enum resc_outcome outcome;
+	bool slow;
+	uint64_t now_ms;
+	int64_t retry_after_ms; /* the dependency's own word on when to come back; below 0: none */
+};
 /* The result of a probe whose lease has been ended: tally and verdict. 0, RESC_STALE, CALL_AGAIN. */
-int breaker_probe_result(const struct view *v, uint16_t generation, enum resc_outcome outcome, bool slow, uint64_t now_ms);
+int breaker_probe_result(const struct view *v, uint16_t generation, const struct result *result);
 /* The result of an ordinary call: window, streak, trip. 0, RESC_STALE, CALL_AGAIN. */
-int breaker_result(const struct view *v, uint16_t generation, enum resc_outcome outcome, bool slow, uint64_t now_ms);
+int breaker_result(const struct view *v, uint16_t generation, const struct result *result);
 
 #endif

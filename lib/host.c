@@ -28,6 +28,7 @@
 #include "move.h"
 #include "once.h"
 #include "policy.h"
+#include "share.h"
 #include "window.h"
 #include "words.h"
 
@@ -429,6 +430,17 @@ static int find_index(const struct attachment *a, const char *name)
 	return policy_publish(&a->map, name, &policy);
 }
 
+/* Are there guards that an ordinary call has to be asked for one by one? */
+static bool is_plain(const struct policy *p)
+{
+	const uint64_t others = POLICY_RATE | POLICY_THROTTLE | POLICY_RETRY_CAP | POLICY_SHADOW_BREAKER | POLICY_SHADOW_BULKHEAD;
+	bool shares = (p->flags & POLICY_BULKHEAD) != 0 &&
+	              (p->max_wait_ms != 0 || p->retry_after_ms != 0 || p->critical_ppm + p->normal_ppm + p->low_ppm != 3000000);
+	bool deposits = (p->flags & POLICY_BUDGET) != 0 && p->budget_deposit == DEPOSIT_REQUEST;
+
+	return (p->flags & others) == 0 && !shares && !deposits;
+}
+
 static void fill_view(struct view *v, struct attachment *a, uint32_t index, const struct view *before)
 {
 	v->attachment = a;
@@ -444,7 +456,7 @@ static void fill_view(struct view *v, struct attachment *a, uint32_t index, cons
 	v->private_mode = a->map.private_mode;
 	/* Workers start at different cells, below the limit. */
 	bool limited = (v->policy.flags & POLICY_BULKHEAD) != 0;
-	v->start = a->worker.slot % (limited ? (uint32_t)v->policy.limit : a->map.dims.permits);
+	v->start = a->worker.slot % (limited ? share_limit(&a->map, &v->policy) : a->map.dims.permits);
 	v->judged = &v->judged_last;
 	v->own = claim_shard(&a->map, v->state, v->life);
 	/* Another thread may still be in a call with the view before: the shard's thread stays the same for this life. */
@@ -454,7 +466,9 @@ static void fill_view(struct view *v, struct attachment *a, uint32_t index, cons
 	v->tick_factor = UINT64_MAX / window_tick_ms(&v->policy) + 1;
 	v->home = map_permit(&a->map, v->state, v->start);
 	bool slow_matters = (v->policy.flags & POLICY_BREAKER) != 0 && v->policy.slow_rate_ppm != 0;
-	v->measure = (v->policy.flags & POLICY_LATENCY) != 0 || slow_matters;
+	v->measure = (v->policy.flags & (POLICY_LATENCY | POLICY_SHADOW_TIMEOUT)) != 0 || slow_matters;
+	v->plain = is_plain(&v->policy);
+	v->waits = limited && v->policy.max_wait_ms != 0 && (v->policy.flags & POLICY_SHADOW_BULKHEAD) == 0;
 }
 
 static int build_view(struct resc_resource *resource, struct attachment *a, struct view **out)

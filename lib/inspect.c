@@ -185,7 +185,7 @@ static void read_window(const struct map *map, const struct state *state, struct
 {
 	uint64_t sums[WINDOW_CATEGORIES];
 
-	window_sum(map, state, window_tick(&r->policy, r->now_ms), r->generation, sums);
+	window_sum(map, state, &r->policy, r->now_ms, r->generation, sums);
 	r->window_failures = sums[WINDOW_FAIL] + sums[WINDOW_FAIL_SLOW];
 	r->window_slow = sums[WINDOW_OK_SLOW] + sums[WINDOW_FAIL_SLOW];
 	r->window_calls = r->window_failures + sums[WINDOW_OK] + sums[WINDOW_OK_SLOW];

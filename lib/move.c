@@ -40,6 +40,14 @@ static bool swap(word *place, uint64_t seen, uint64_t next)
 	return atomic_compare_exchange_strong_explicit(place, &seen, next, memory_order_acq_rel, memory_order_acquire);
 }
 
+static void raise_to(word *place, uint64_t value)
+{
+	uint64_t seen = atomic_load_explicit(place, memory_order_relaxed);
+
+	while (seen < value && !atomic_compare_exchange_weak_explicit(place, &seen, value, memory_order_relaxed, memory_order_relaxed))
+		;
+}
+
 static void move_word(word *old, word *new, unsigned shift)
 {
 	for (int i = 0; i < TRIES; i++) {
@@ -123,6 +131,8 @@ void move_words(const struct map *from, struct state *old, const struct map *to,
 		copy_text(&old->override_text[0], &new->override_text[0]);
 		copy_text(&old->override_text[1], &new->override_text[1]);
 	}
+	/* Before anybody counts in the new one: its numbers go on where the old ones are. */
+	raise_to(&new->calls, atomic_load_explicit(&old->calls, memory_order_relaxed));
 	move_word(&old->override, &new->override, 62);
 	move_word(&old->streak, &new->streak, 46);
 	move_word(&old->tokens, &new->tokens, 62);
@@ -142,14 +152,6 @@ unsigned move_permits(const struct map *from, struct state *old, const struct ma
 		;
 	permit_settle(to, new);
 	return limit_debt(atomic_load_explicit(&new->limit, memory_order_relaxed));
-}
-
-static void raise_to(word *place, uint64_t value)
-{
-	uint64_t seen = atomic_load_explicit(place, memory_order_relaxed);
-
-	while (seen < value && !atomic_compare_exchange_weak_explicit(place, &seen, value, memory_order_relaxed, memory_order_relaxed))
-		;
 }
 
 /* The sum over all old shards of the word that stands `offset` bytes into each. */
@@ -195,9 +197,21 @@ static void carry_bucket(const struct map *from, const struct state *old, struct
 		swap(target, seen, next);
 }
 
+/* The ring of a window by number of calls. Calls that were counted in the new one have newer numbers, or the same: then one is lost. */
+static void carry_calls(const struct map *from, const struct state *old, const struct map *to, struct state *new)
+{
+	for (uint32_t i = 0; i < from->dims.calls; i++) {
+		uint64_t w = atomic_load_explicit(map_calls(from, old) + i, memory_order_relaxed);
+		word *place = map_calls(to, new) + (call_number(w) & (to->dims.calls - 1));
+		uint64_t seen = atomic_load_explicit(place, memory_order_relaxed);
+		if (call_category_plus_one(w) != 0 && (call_category_plus_one(seen) == 0 || call_number(seen) < call_number(w)))
+			swap(place, seen, w);
+	}
+}
+
 void move_carry(const struct map *from, struct state *old, const struct map *to, struct state *new)
 {
-	(void)to;
+	carry_calls(from, old, to, new);
 	for (unsigned i = 0; i < COUNTERS; i++)
 		raise_to(&new->carried.counters[i], sum_at(from, old, offsetof(struct shard, counters) + i * sizeof(word)));
 	for (unsigned i = 0; i < LATENCY_BUCKETS; i++)

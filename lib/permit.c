@@ -59,6 +59,20 @@ int permit_acquire(const struct map *map, struct state *state, uint64_t permit, 
 	return RESC_E_FULL;
 }
 
+bool permit_acquire_below(const struct map *map, struct state *state, uint64_t permit, uint32_t start, uint32_t below, uint32_t *cell)
+{
+	unsigned effective = bounded(map, limit_effective(atomic_load_explicit(&state->limit, memory_order_seq_cst)));
+
+	if (effective > below)
+		effective = below;
+	if (effective == 0 || !take_a_cell(map, state, permit, start, effective, cell))
+		return false;
+	if (*cell < limit_effective(atomic_load_explicit(&state->limit, memory_order_seq_cst)))
+		return true;
+	permit_release(map, state, *cell, permit);
+	return false;
+}
+
 bool permit_settle(const struct map *map, struct state *state)
 {
 	uint64_t w = atomic_load_explicit(&state->limit, memory_order_seq_cst);
@@ -114,9 +128,12 @@ void permit_close(struct state *state)
 
 unsigned permit_occupied(const struct map *map, const struct state *state)
 {
+	uint64_t w = atomic_load_explicit(&state->limit, memory_order_seq_cst);
+	/* A limit is effective only when nobody is beyond it. */
+	unsigned most = limit_target(w) != 0 && limit_effective(w) == limit_target(w) ? bounded(map, limit_target(w)) : map->dims.permits;
 	unsigned n = 0;
 
-	for (uint32_t i = 0; i < map->dims.permits; i++)
+	for (uint32_t i = 0; i < most; i++)
 		n += atomic_load_explicit(map_permit(map, state, i), memory_order_seq_cst) != 0;
 	return n;
 }

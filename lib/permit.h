@@ -35,6 +35,8 @@ static inline bool permit_acquire_home(struct state *state, word *home, uint32_t
 
 /* Takes a cell, looking from `start`. 0; RESC_E_FULL; -ESTALE when the bulkhead is closed for good. */
 int permit_acquire(const struct map *map, struct state *state, uint64_t permit, uint32_t start, uint32_t *cell);
+/* Takes a cell below a number that is smaller than the limit. False: none was free. */
+bool permit_acquire_below(const struct map *map, struct state *state, uint64_t permit, uint32_t start, uint32_t below, uint32_t *cell);
 /* False: the cell is not this permit's any more (a stale ticket); nothing was changed. */
 static inline bool permit_release(const struct map *map, struct state *state, uint32_t cell, uint64_t permit)
 {
@@ -46,7 +48,7 @@ bool permit_settle(const struct map *map, struct state *state);
 void permit_set_limit(const struct map *map, struct state *state, unsigned target);
 /* Closes for good. Permits that are held can still be released. */
 void permit_close(struct state *state);
-/* Cells that are not 0. */
+/* Cells that are not 0. A pass over the limit, or, where holders may sit beyond it, over all. */
 unsigned permit_occupied(const struct map *map, const struct state *state);
 
 #endif

@@ -100,6 +100,9 @@ void policy_clamp(struct policy *p, const struct segment_dims *dims)
 	put_inside(&p->budget_per_second, 0, 1000000 * TOKEN);
 	put_inside(&p->limit, 1, dims->permits);
 	put_inside(&p->window_calls, 0, dims->calls);
+	/* A window that is never that full: what it holds is enough. */
+	if (p->window_calls != 0)
+		put_inside(&p->min_calls, 1, p->window_calls);
 	put_inside(&p->trial_failure_rate_ppm, 0, 1000000);
 	put_inside(&p->retry_after_max_ms, 0, day_ms);
 	put_inside(&p->retry_on, 0, (1u << RESC_FAIL | 1u << RESC_TIMEOUT));

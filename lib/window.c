@@ -6,6 +6,8 @@
  */
 #include "window.h"
 
+#include "failpoint.h"
+
 static void add_shard(const struct shard *shard, uint64_t first, uint64_t last, uint16_t generation, uint64_t *sums)
 {
 	for (uint64_t tick = first; tick <= last; tick++) {
@@ -20,14 +22,68 @@ static void add_shard(const struct shard *shard, uint64_t first, uint64_t last, 
 	}
 }
 
-void window_sum(const struct map *map, const struct state *state, uint64_t tick, uint16_t generation, uint64_t sums[WINDOW_CATEGORIES])
+static void sum_ticks(const struct map *map, const struct state *state, uint64_t tick, uint16_t generation,
+                      uint64_t sums[WINDOW_CATEGORIES])
 {
 	uint64_t last = tick < UINT64_MAX ? tick : UINT64_MAX - 1;
 	uint64_t first = last < WINDOW_BUCKETS - 1 ? 0 : last - (WINDOW_BUCKETS - 1);
 
-	for (unsigned category = 0; category < WINDOW_CATEGORIES; category++)
-		sums[category] = 0;
 	for (uint32_t i = 0; i < map->dims.shards; i++)
 		add_shard(map_shard(map, state, i), first, last, generation, sums);
 	add_shard(&state->carried, first, last, generation, sums);
+}
+
+/* ---- by number of calls ---- */
+
+static word *place_of(const struct map *map, const struct state *state, uint64_t number)
+{
+	return map_calls(map, state) + (number & (map->dims.calls - 1));
+}
+
+static void sum_calls(const struct map *map, const struct state *state, uint64_t n, uint16_t generation, uint64_t sums[WINDOW_CATEGORIES])
+{
+	/* seq_cst: pairs with the fence after counting, so that of two who count and then add up, one sees both. */
+	uint64_t next = atomic_load_explicit(&state->calls, memory_order_seq_cst);
+
+	if (n > map->dims.calls)
+		n = map->dims.calls;
+	if (n > next)
+		n = next;
+	for (uint64_t number = next - n; number != next; number++) {
+		/* relaxed: category, generation and number are one word. */
+		uint64_t w = atomic_load_explicit(place_of(map, state, number), memory_order_relaxed);
+		unsigned category = call_category_plus_one(w);
+		if (category >= 1 && category <= WINDOW_CATEGORIES && call_generation(w) == generation &&
+		    call_number(w) == (number & CALL_NUMBER_MASK))
+			sums[category - 1]++;
+	}
+}
+
+void window_count_call(const struct map *map, struct state *state, uint16_t generation, enum window_category category)
+{
+	/* relaxed: the number alone; what is at its place says itself whether it counts. */
+	uint64_t number = atomic_fetch_add_explicit(&state->calls, 1, memory_order_relaxed);
+	word *place = place_of(map, state, number);
+	uint64_t w = atomic_load_explicit(place, memory_order_relaxed);
+	uint64_t next = call_make(generation, category, number);
+
+	FAILPOINT("window.numbered");
+	do {
+		/* 45 bits do not wrap in practice; a place with a newer number is of a later lap, and ours is out of every window. */
+		if (call_category_plus_one(w) != 0 && call_number(w) > call_number(next))
+			return;
+	} while (!atomic_compare_exchange_weak_explicit(place, &w, next, memory_order_relaxed, memory_order_relaxed));
+}
+
+/* ---- both ---- */
+
+void window_sum(const struct map *map, const struct state *state, const struct policy *policy, uint64_t now_ms, uint16_t generation,
+                uint64_t sums[WINDOW_CATEGORIES])
+{
+	for (unsigned category = 0; category < WINDOW_CATEGORIES; category++)
+		sums[category] = 0;
+	if (policy->window_calls != 0)
+		sum_calls(map, state, policy->window_calls, generation, sums);
+	else
+		sum_ticks(map, state, window_tick(policy, now_ms), generation, sums);
 }

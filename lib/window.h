@@ -5,6 +5,10 @@
  *
  * A window that ends at tick t is made of the ticks t-9..t. The newest bucket is not over yet, so the window is between nine tenths of
  * window_ms and all of it (rounded up to whole ticks); it is never longer.
+ *
+ * A window by number of calls is a ring that all workers share: number = fetch_add(calls) -> CAS of place number & mask to {generation,
+ * category, number}, unless a newer one is there. The window is the last N numbers; one that is not there yet (its writer is between the
+ * two steps, stopped or dead), or is of another generation, does not count.
  */
 #ifndef RESC_WINDOW_H
 #define RESC_WINDOW_H
@@ -23,7 +27,13 @@ static inline uint64_t window_tick(const struct policy *policy, uint64_t now_ms)
 	return now_ms / window_tick_ms(policy);
 }
 
-/* Adds up all shards and what was carried over. The caller has loaded (acquire) the breaker word of that generation before. */
-void window_sum(const struct map *map, const struct state *state, uint64_t tick, uint16_t generation, uint64_t sums[WINDOW_CATEGORIES]);
+/*
+ * Adds up the window of a policy as it is at now_ms: all shards and what was carried over, or the last calls. The caller has loaded (acquire)
+ * the breaker word of that generation before.
+ */
+void window_sum(const struct map *map, const struct state *state, const struct policy *policy, uint64_t now_ms, uint16_t generation,
+                uint64_t sums[WINDOW_CATEGORIES]);
+/* Counts a call in a window by number of calls. */
+void window_count_call(const struct map *map, struct state *state, uint16_t generation, enum window_category category);
 
 #endif

@@ -1026,7 +1026,12 @@ START_TEST(wrong_arguments_are_errors_that_take_nothing)
 	options.reserved = 1;
 	ck_assert_int_eq(resc_enter(pay, &options, &ticket), -EINVAL);
 	options.reserved = 0;
-	options.flags = 2;
+	options.flags = RESC_NOT_IDEMPOTENT; /* of a plan */
+	ck_assert_int_eq(resc_enter(pay, &options, &ticket), -EINVAL);
+	options.flags = 8;
+	ck_assert_int_eq(resc_enter(pay, &options, &ticket), -EINVAL);
+	options.flags = 0;
+	options.priority = 3;
 	ck_assert_int_eq(resc_enter(pay, &options, &ticket), -EINVAL);
 	ck_assert_int_eq(enter(&ticket), 0);
 	ck_assert_int_eq(resc_leave(&ticket, (enum resc_outcome)5), -EINVAL);

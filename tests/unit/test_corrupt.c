@@ -123,7 +123,7 @@ static void restore(void)
 
 static bool is_an_answer(int r)
 {
-	return r >= RESC_E_OPEN && r <= RESC_E_DEADLINE;
+	return r >= RESC_E_OPEN && r <= RESC_E_RETRIES;
 }
 
 static enum resc_outcome do_nothing(void *arg, int64_t timeout_ms, unsigned attempt)
@@ -155,7 +155,7 @@ static void ask(resc_resource *resource)
 	int64_t wait = 0;
 
 	int r = resc_retry(resource, &plan, RESC_FAIL, &wait);
-	ck_assert(r <= 0 || (r >= RESC_E_ATTEMPTS && r <= RESC_E_UPSTREAM));
+	ck_assert(r <= 0 || (r >= RESC_E_ATTEMPTS && r <= RESC_E_RETRY_IN_FLIGHT));
 	ck_assert_int_ge(wait, 0);
 	if (resc_state(resource, &state) == 0)
 		ck_assert(state.due_ms >= -1 && state.in_flight <= n.map.dims.permits && state.probes_out <= PROBES_LIMIT);

@@ -285,12 +285,15 @@ START_TEST(ticks_are_rounded_up)
 }
 END_TEST
 
-START_TEST(any_tick_is_safe)
+START_TEST(any_time_is_safe)
 {
 	uint64_t sums[WINDOW_CATEGORIES];
+	struct policy policy = f.policy;
 
-	window_sum(&f.map, f.state, UINT64_MAX, 0, sums);
-	window_sum(&f.map, f.state, 0, 0, sums);
+	window_sum(&f.map, f.state, &policy, UINT64_MAX, 0, sums);
+	window_sum(&f.map, f.state, &policy, 0, 0, sums);
+	policy.window_calls = UINT64_MAX;
+	window_sum(&f.map, f.state, &policy, 0, 0, sums);
 	ck_assert_uint_eq(sums[WINDOW_OK], 0);
 }
 END_TEST
@@ -641,7 +644,7 @@ int main(void)
 	        B2_a_window_is_ten_ticks_and_no_longer,
 	        a_window_at_the_beginning_of_time,
 	        ticks_are_rounded_up,
-	        any_tick_is_safe,
+	        any_time_is_safe,
 	        counters_are_summed_and_add_up,
 	        counters_saturate_together,
 	        latencies_are_summed,

@@ -1,0 +1,649 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * resc_enter: admission is one transaction.
+ *
+ * The guards stand in the order in which least has to be undone: deadline, override, breaker (one load; closed costs nothing more),
+ * client-side throttle, permit, rate token, probe lease. A refusal gives back what was taken and moves exactly one counter. A refusal is
+ * never a failure of the dependency. A guard in shadow mode decides as always; what it would have refused is counted when the call
+ * is admitted.
+ *
+ * A resource that has only a breaker and a bulkhead (view.plain) does not look at the other guards at all.
+ *
+ * Waiting, where the policy allows it, is not done here but between two tries (resc_enter is the loop): a call that waits for a permit has
+ * a cell in the queue and nothing else; one that waits for the rate limit has its tokens and nothing else. Every try begins with
+ * the breaker, so a call that waited does not go to a dependency that has failed meanwhile.
+ *
+ * A death between any two steps leaves a permit, a lease or a cell of the queue, which the reaper frees, or tokens of the rate limit, which
+ * time brings back.
+ */
+#include <errno.h>
+
+#include "budget.h"
+#include "call.h"
+#include "deadline.h"
+#include "failpoint.h"
+#include "override.h"
+#include "permit.h"
+#include "policy.h"
+#include "rate.h"
+#include "retries.h"
+#include "share.h"
+#include "throttle.h"
+#include "ticket.h"
+#include "waiting.h"
+
+#define TRIES       16
+#define KNOWN_FLAGS (RESC_RETRIED_UPSTREAM | RESC_RETRY)
+
+/* A place in the queue for permits. */
+struct queued {
+	uint64_t mine; /* 0: none */
+	uint64_t segment;
+	uint32_t life;
+	uint32_t cell;
+};
+
+/* What a caller wants, what it has reserved, and the time of the decision: read at most once a try, and only when a guard needs it. */
+struct entering {
+	const resc_options *options;
+	uint64_t coarse_ns; /* 0: not read yet */
+	uint64_t fine_ns;
+	int64_t retry_after_ms; /* for a refusal; -1: not known */
+	uint32_t would;         /* bits by enum would: guards in shadow mode that would have refused */
+	bool paid;              /* the rate limit has been paid in an earlier try */
+	bool waited;
+	uint64_t give_up_ns; /* stop waiting for a permit; 0: not waiting yet */
+	uint64_t ready_ns;   /* sleep until then: the rate limit; 0: not waiting for it */
+	struct state *futex; /* sleep on its wait word; NULL: not waiting for a permit */
+	uint32_t futex_value;
+	struct queued queued;
+	struct rate_taken rate;
+};
+
+static uint64_t coarse(const struct view *v, struct entering *e)
+{
+	if (e->coarse_ns == 0)
+		e->coarse_ns = clock_coarse_ns(v->map);
+	return e->coarse_ns;
+}
+
+static uint64_t coarse_ms(const struct view *v, struct entering *e)
+{
+	return clock_to_ms(v->map, coarse(v, e));
+}
+
+static uint64_t fine(const struct view *v, struct entering *e)
+{
+	if (e->fine_ns == 0)
+		e->fine_ns = clock_fine_ns(v->map);
+	return e->fine_ns;
+}
+
+static uint64_t smaller(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+static int refuse(const struct view *v, int answer)
+{
+	static const enum counter counters[] = {
+#define X(NAME, name, text) [RESC_E_##NAME] = COUNTER_refused_##name,
+	        RESC_REFUSALS(X)
+#undef X
+	};
+
+	count(v, counters[answer]);
+	return answer;
+}
+
+/* A refusal that knows when it is worth to come back. */
+static int refuse_until(struct entering *e, int answer, uint64_t now_ms, uint64_t until_ms)
+{
+	e->retry_after_ms = until_ms > now_ms ? (int64_t)(until_ms - now_ms) : 0;
+	return answer;
+}
+
+/* ---- shadow mode ---- */
+
+enum would { WOULD_OPEN, WOULD_HALF_OPEN, WOULD_FULL, WOULD_PRIORITY, WOULD_RATE, WOULD_THROTTLE, WOULD_BUDGET, WOULDS };
+
+static bool in_shadow(const struct view *v, uint64_t flag)
+{
+	return (v->policy.flags & flag) != 0;
+}
+
+static int would_refuse(struct entering *e, enum would would)
+{
+	e->would |= 1u << would;
+	return 0;
+}
+
+COLD static void count_woulds(const struct view *v, uint32_t woulds)
+{
+	static const enum counter counters[WOULDS] = {
+	        [WOULD_OPEN] = COUNTER_would_open,     [WOULD_HALF_OPEN] = COUNTER_would_half_open,
+	        [WOULD_FULL] = COUNTER_would_full,     [WOULD_PRIORITY] = COUNTER_would_priority,
+	        [WOULD_RATE] = COUNTER_would_rate,     [WOULD_THROTTLE] = COUNTER_would_throttle,
+	        [WOULD_BUDGET] = COUNTER_would_budget,
+	};
+
+	for (unsigned i = 0; i < WOULDS; i++)
+		if ((woulds >> i & 1) != 0)
+			count(v, counters[i]);
+}
+
+/* ---- deadline, override, breaker ---- */
+
+/* An operator has said something about this resource. CALL_AGAIN: it was over and is gone. 0: go on, past the breaker. */
+COLD static int pass_override(const struct view *v, struct entering *e, uint64_t w, uint64_t override, resc_ticket *t)
+{
+	uint64_t now_ms = coarse_ms(v, e);
+	uint64_t until = override_until_ms(override);
+
+	if (until != 0 && now_ms >= until) {
+		override_expire(v->map, v->index, v->life, now_ms);
+		return CALL_AGAIN;
+	}
+	if (override_mode(override) == OVERRIDE_OPEN)
+		return until == 0 ? RESC_E_FORCED_OPEN : refuse_until(e, RESC_E_FORCED_OPEN, now_ms, until);
+	if (breaker_tag(w) == TAG_MOVED || breaker_tag(w) == TAG_EMPTY)
+		return CALL_AGAIN;
+	t->breaker_generation = breaker_generation(w);
+	t->shape = override_mode(override) == OVERRIDE_DISABLED ? SHAPE_UNRECORDED : 0;
+	return 0;
+}
+
+/* The breaker was seen in word w, and it is not closed. *probe: the call needs a lease. */
+COLD static int pass_open_breaker(const struct view *v, struct entering *e, uint64_t w, resc_ticket *t, bool *probe)
+{
+	if (breaker_tag(w) == TAG_MOVED || breaker_tag(w) == TAG_EMPTY)
+		return CALL_AGAIN;
+	t->breaker_generation = breaker_generation(w);
+	*probe = breaker_state(w) == TAG_HALF_OPEN || coarse_ms(v, e) >= breaker_ms(w);
+	if (*probe)
+		return 0;
+	if (in_shadow(v, POLICY_SHADOW_BREAKER))
+		return would_refuse(e, WOULD_OPEN);
+	return refuse_until(e, RESC_E_OPEN, coarse_ms(v, e), breaker_ms(w));
+}
+
+static inline int pass_breaker(const struct view *v, struct entering *e, resc_ticket *t, bool *probe)
+{
+	uint64_t w = atomic_load_explicit(&v->state->breaker, memory_order_acquire);
+	uint64_t override = atomic_load_explicit(&v->state->override, memory_order_acquire);
+
+	if (__builtin_expect(override_mode(override) != OVERRIDE_NONE, 0))
+		return pass_override(v, e, w, override, t);
+	if ((v->policy.flags & POLICY_BREAKER) == 0)
+		return 0;
+	if (__builtin_expect(breaker_tag(w) != TAG_CLOSED && breaker_tag(w) != TAG_CLOSED + TAG_PREPARED, 0))
+		return pass_open_breaker(v, e, w, t, probe);
+	t->breaker_generation = breaker_generation(w);
+	return 0;
+}
+
+/* ---- throttle ---- */
+
+static int pass_throttle(const struct view *v, struct entering *e, const resc_ticket *t)
+{
+	/* "disabled" by an operator: nothing is refused for what the dependency did. */
+	if ((v->policy.flags & POLICY_THROTTLE) == 0 || (t->shape & SHAPE_UNRECORDED) != 0 || !throttle_refuses(v, coarse_ms(v, e)))
+		return 0;
+	if (in_shadow(v, POLICY_SHADOW_THROTTLE))
+		return would_refuse(e, WOULD_THROTTLE);
+	throttle_count(v, false, coarse_ms(v, e));
+	return RESC_E_THROTTLED;
+}
+
+/* ---- permit ---- */
+
+static void give_back_permit(const struct view *v, const resc_ticket *t)
+{
+	if (ticket_cell(t) != NO_CELL && permit_release(v->map, v->state, ticket_cell(t), t->permit) && v->waits)
+		waiting_signal(v->state);
+}
+
+/* Where no bulkhead limits, the cell only says who is inside, and a call without one is admitted too. */
+COLD static int take_any_permit(const struct view *v, uint64_t permit, resc_ticket *t)
+{
+	uint32_t cell = NO_CELL;
+	int r = permit_acquire(v->map, v->state, permit, v->start, &cell);
+
+	if (__builtin_expect(r == RESC_E_FULL, 0) && worker_sweep_maybe(v->map, v->state, real_coarse_ns() / 1000000, v->life))
+		r = permit_acquire(v->map, v->state, permit, v->start, &cell);
+	if (r == -ESTALE)
+		return CALL_AGAIN;
+	if (r == RESC_E_FULL && (v->policy.flags & (POLICY_BULKHEAD | POLICY_SHADOW_BULKHEAD)) != POLICY_BULKHEAD) {
+		count(v, COUNTER_untracked);
+		cell = NO_CELL;
+		r = 0;
+	}
+	t->permit_cell = cell;
+	return r;
+}
+
+/* A bulkhead in shadow mode: first the cells that it would give out, then any. */
+COLD static int take_shadow_permit(const struct view *v, struct entering *e, uint64_t permit, resc_ticket *t)
+{
+	uint32_t cell;
+
+	if (permit_acquire_below(v->map, v->state, permit, v->start, share_limit(v->map, &v->policy), &cell)) {
+		t->permit_cell = cell;
+		return 0;
+	}
+	would_refuse(e, WOULD_FULL);
+	return take_any_permit(v, permit, t);
+}
+
+/* A cell for this call. */
+static inline int take_permit(const struct view *v, struct entering *e, resc_ticket *t)
+{
+	uint64_t permit = permit_make(v->life, thread_call_number());
+
+	if (__builtin_expect((e->options->flags & RESC_RETRY) != 0, 0))
+		permit |= PERMIT_RETRY;
+	t->permit = permit;
+	t->permit_cell = v->start;
+	if (__builtin_expect(permit_acquire_home(v->state, v->home, v->start, permit), 1))
+		return 0;
+	if (in_shadow(v, POLICY_SHADOW_BULKHEAD))
+		return take_shadow_permit(v, e, permit, t);
+	return take_any_permit(v, permit, t);
+}
+
+static uint64_t priority_ppm(const struct policy *policy, uint32_t priority)
+{
+	return priority == RESC_CRITICAL ? policy->critical_ppm : priority == RESC_LOW ? policy->low_ppm : policy->normal_ppm;
+}
+
+/* How much of n calls of that priority may use: at least 1, or they would never come in. */
+static uint64_t priority_share(const struct view *v, const struct entering *e, uint64_t n)
+{
+	uint64_t share = n * priority_ppm(&v->policy, e->options->priority) / 1000000;
+
+	return share == 0 ? 1 : share;
+}
+
+/*
+ * The call has its cell. Of several that come in at the same moment each sees the others, so never more than the share are admitted; it may
+ * be that fewer are.
+ */
+static bool fits_priority(const struct view *v, const struct entering *e)
+{
+	if (priority_ppm(&v->policy, e->options->priority) >= 1000000)
+		return true;
+	return permit_occupied(v->map, v->state) <= priority_share(v, e, share_limit(v->map, &v->policy));
+}
+
+/* What a bulkhead says beside "full": the share of a priority, and the cap on retries. The call has its cell, and gives it back on a
+ * refusal. */
+static int pass_shares(const struct view *v, struct entering *e, const resc_ticket *t)
+{
+	int r = 0;
+
+	if ((v->policy.flags & POLICY_BULKHEAD) != 0 && !fits_priority(v, e))
+		r = in_shadow(v, POLICY_SHADOW_BULKHEAD) ? would_refuse(e, WOULD_PRIORITY) : RESC_E_PRIORITY;
+	if (r == 0 && (v->policy.flags & POLICY_RETRY_CAP) != 0 && permit_is_retry(t->permit) &&
+	    !retries_fit(v->map, v->state, &v->policy, true))
+		r = in_shadow(v, POLICY_SHADOW_BUDGET) ? would_refuse(e, WOULD_BUDGET) : RESC_E_RETRIES;
+	if (r != 0)
+		give_back_permit(v, t);
+	return r;
+}
+
+static int take_permit_and_shares(const struct view *v, struct entering *e, resc_ticket *t)
+{
+	int r = take_permit(v, e, t);
+
+	return r == 0 ? pass_shares(v, e, t) : r;
+}
+
+/* ---- waiting for a permit ---- */
+
+static void leave_queue(const struct view *v, struct entering *e)
+{
+	if (e->queued.mine == 0 || e->queued.segment != v->generation || e->queued.life != v->life)
+		return;
+	waiting_leave(v->map, v->state, e->queued.cell, e->queued.mine);
+	e->queued.mine = 0;
+}
+
+static int join_queue(const struct view *v, struct entering *e)
+{
+	uint64_t mine = permit_make(v->life, thread_call_number());
+	uint32_t most = (uint32_t)priority_share(v, e, v->policy.max_waiting);
+
+	if (e->queued.mine != 0)
+		return 0;
+	int r = waiting_join(v->map, v->state, mine, most, &e->queued.cell);
+	if (r != 0)
+		return r;
+	FAILPOINT("enter.queued");
+	e->queued.mine = mine;
+	e->queued.segment = v->generation;
+	e->queued.life = v->life;
+	if (e->give_up_ns == 0) {
+		uint64_t deadline = e->options->deadline_ns == RESC_NO_DEADLINE ? UINT64_MAX : (uint64_t)e->options->deadline_ns;
+		e->give_up_ns = smaller(fine(v, e) + v->policy.max_wait_ms * 1000000, deadline);
+	}
+	return 0;
+}
+
+/*
+ * The bulkhead has refused, and the policy says to wait. Announce it, and look once more: a permit that is given back after this look finds
+ * the bit, and wakes us.
+ */
+COLD static int wait_for_permit(const struct view *v, struct entering *e, resc_ticket *t, int refusal)
+{
+	int r = join_queue(v, e);
+
+	if (r != 0)
+		return r;
+	e->futex_value = waiting_announce(v->state);
+	FAILPOINT("enter.announced");
+	r = take_permit_and_shares(v, e, t);
+	if (r != RESC_E_FULL && r != RESC_E_PRIORITY)
+		return r;
+	if (clock_fine_ns(v->map) >= e->give_up_ns)
+		return refusal;
+	e->futex = v->state;
+	return CALL_WAIT;
+}
+
+/* The bulkhead of a resource that has more than a limit. */
+COLD static int pass_bulkhead(const struct view *v, struct entering *e, resc_ticket *t)
+{
+	int r = take_permit_and_shares(v, e, t);
+
+	if (v->waits && (r == RESC_E_FULL || r == RESC_E_PRIORITY))
+		r = wait_for_permit(v, e, t, r);
+	if (r != CALL_WAIT)
+		leave_queue(v, e);
+	if ((r == RESC_E_FULL || r == RESC_E_PRIORITY || r == RESC_E_QUEUE_FULL) && v->policy.retry_after_ms != 0)
+		e->retry_after_ms = (int64_t)v->policy.retry_after_ms;
+	return r;
+}
+
+/* ---- rate ---- */
+
+/* How long this call would wait for the rate limit. */
+static uint64_t patience_ns(const struct view *v, const struct entering *e, uint64_t now_ns)
+{
+	uint64_t most = v->policy.rate_max_wait_ms * 1000000;
+
+	if (e->options->deadline_ns == RESC_NO_DEADLINE)
+		return most;
+	uint64_t deadline = (uint64_t)e->options->deadline_ns;
+	return smaller(most, deadline > now_ns ? deadline - now_ns : 0);
+}
+
+/* Tokens that are there only later are taken now, and slept for without the permit. */
+static int pass_rate(const struct view *v, struct entering *e, const resc_ticket *t)
+{
+	uint64_t wait_ns = 0;
+
+	if ((v->policy.flags & POLICY_RATE) == 0 || e->paid)
+		return 0;
+	bool shadow = in_shadow(v, POLICY_SHADOW_RATE);
+	uint64_t now_ns = fine(v, e);
+	int r = rate_take(v->map, v->state, &v->policy, e->options->cost, now_ns, shadow ? 0 : patience_ns(v, e, now_ns), &e->rate,
+	                  &wait_ns);
+	FAILPOINT("enter.rate");
+	if (r == 0 && wait_ns == 0)
+		return 0;
+	if (r > 0 && shadow)
+		return would_refuse(e, WOULD_RATE);
+	give_back_permit(v, t);
+	if (r == -ESTALE)
+		return CALL_AGAIN;
+	if (r == RESC_E_RATE)
+		e->retry_after_ms = (int64_t)((wait_ns + 999999) / 1000000);
+	if (r != 0)
+		return r;
+	e->paid = true;
+	e->ready_ns = now_ns + wait_ns;
+	return CALL_WAIT;
+}
+
+static void give_back_all(const struct view *v, struct entering *e, const resc_ticket *t)
+{
+	/* Tokens that were slept for stay ours for the next try. */
+	if (!e->paid)
+		rate_give_back(v->state, &e->rate);
+	give_back_permit(v, t);
+}
+
+/* ---- lease ---- */
+
+/* Last: losing a lease hurts most. */
+COLD static int take_probe(const struct view *v, struct entering *e, resc_ticket *t)
+{
+	struct probe probe = {0, 0, 0};
+
+	FAILPOINT("enter.permit");
+	int r = breaker_probe(v, coarse_ms(v, e), &probe);
+	if ((r == RESC_E_HALF_OPEN || r == RESC_E_OPEN) && in_shadow(v, POLICY_SHADOW_BREAKER))
+		return would_refuse(e, r == RESC_E_OPEN ? WOULD_OPEN : WOULD_HALF_OPEN);
+	if (r != 0) {
+		give_back_all(v, e, t);
+		return r;
+	}
+	t->breaker_generation = probe.generation;
+	t->probe_lease = probe.lease;
+	t->probe = probe.lease != 0;
+	t->permit_cell |= probe.cell << TICKET_CELL_BITS;
+	return 0;
+}
+
+/* ---- all of them ---- */
+
+/* The guards of a resource that is not plain, between breaker and lease. */
+COLD static int pass_others(const struct view *v, struct entering *e, resc_ticket *t)
+{
+	int r = pass_throttle(v, e, t);
+
+	if (r == 0)
+		r = pass_bulkhead(v, e, t);
+	return r == 0 ? pass_rate(v, e, t) : r;
+}
+
+/* A request pays into the retry budget when it is admitted; a retry does not. False: the word has moved, and everything was given back. */
+static bool deposit_request(const struct view *v, struct entering *e, const resc_ticket *t)
+{
+	if ((v->policy.flags & POLICY_BUDGET) == 0 || v->policy.budget_deposit != DEPOSIT_REQUEST || permit_is_retry(t->permit) ||
+	    budget_deposit(v->map, v->state, &v->policy, coarse_ms(v, e)) == 0)
+		return true;
+	if (t->probe)
+		breaker_probe_end(v->state, ticket_probe_cell(t), t->probe_lease);
+	give_back_all(v, e, t);
+	return false;
+}
+
+/* How long the attempt may take: the policy's word or what is left of the deadline. now is read only where there is a deadline. */
+static int64_t attempt_timeout_ms(const struct policy *policy, bool probe, int64_t deadline_ns, int64_t now_ns)
+{
+	uint64_t policy_ms = probe && policy->timeout_probe_ms != 0 ? policy->timeout_probe_ms : policy->timeout_attempt_ms;
+	int64_t limit = policy_ms == 0 || (policy->flags & POLICY_SHADOW_TIMEOUT) != 0 ? -1 : (int64_t)policy_ms;
+
+	if (deadline_ns == RESC_NO_DEADLINE)
+		return limit;
+	int64_t left = deadline_left_ms(deadline_ns, now_ns);
+	return limit >= 0 && limit < left ? limit : left;
+}
+
+/* What else there is to do for a call that was admitted by a resource that is not plain. */
+COLD static bool settle_admitted(const struct view *v, struct entering *e, const resc_ticket *t)
+{
+	if (!deposit_request(v, e, t))
+		return false;
+	if (e->would != 0)
+		count_woulds(v, e->would);
+	if (e->waited)
+		count(v, COUNTER_waited);
+	return true;
+}
+
+/* Every guard of the resource, or none. The ticket was zero. */
+static inline int admit(const struct view *v, struct entering *e, resc_ticket *t)
+{
+	int64_t now_ns = 0;
+	bool probe = false;
+
+	if (__builtin_expect(e->options->deadline_ns != RESC_NO_DEADLINE, 0)) {
+		now_ns = resc_now_ns();
+		if (e->options->deadline_ns <= now_ns)
+			return refuse(v, RESC_E_DEADLINE);
+	}
+	int r = pass_breaker(v, e, t, &probe);
+	if (__builtin_expect(r == 0, 1))
+		r = __builtin_expect(v->plain, 1) ? take_permit(v, e, t) : pass_others(v, e, t);
+	if (__builtin_expect(probe, 0) && r == 0)
+		r = take_probe(v, e, t);
+	if (__builtin_expect(r != 0, 0))
+		return r == CALL_AGAIN || r == CALL_WAIT ? r : refuse(v, r);
+	if (__builtin_expect(!v->plain, 0) && !settle_admitted(v, e, t))
+		return CALL_AGAIN;
+	FAILPOINT("enter.admitted");
+	count(v, COUNTER_admitted);
+	t->shape |= SHAPE_TICKET;
+	t->timeout_ms = attempt_timeout_ms(&v->policy, t->probe, e->options->deadline_ns, now_ns);
+	t->segment = v->generation;
+	t->started_ns = v->measure ? fine(v, e) : 0;
+	return 0;
+}
+
+/* ---- trying, and trying again ---- */
+
+/* One try. *look: it is time for the look of once a second. */
+static inline int try_to_enter(struct resc_resource *resource, struct entering *e, resc_ticket *t, bool *look)
+{
+	read_lock();
+	/* Acquire: the view is complete when it can be seen. */
+	const struct view *v = atomic_load_explicit(&resource->view, memory_order_acquire);
+	int r = __builtin_expect(view_is_current(v), 1) ? admit(v, e, t) : CALL_AGAIN;
+	*look = false;
+	if (__builtin_expect(v != NULL && (r > 0 || v->private_mode), 0))
+		*look = host_look_is_due(resource->host, coarse(v, e));
+	read_unlock();
+	return r;
+}
+
+static void begin_try(struct entering *e, resc_ticket *t)
+{
+	e->coarse_ns = 0;
+	e->fine_ns = 0;
+	e->would = 0;
+	e->retry_after_ms = -1;
+	e->ready_ns = 0;
+	e->futex = NULL;
+	ticket_clear(t);
+}
+
+/* The view is not good any more, or a word moved: make it anew and try again. */
+COLD static int enter_again(struct resc_resource *resource, struct entering *e, resc_ticket *t, bool *look)
+{
+	for (int i = 0; i < TRIES; i++) {
+		int r = resource_refresh(resource);
+		if (r < 0 && r != -EAGAIN)
+			return r;
+		begin_try(e, t);
+		r = try_to_enter(resource, e, t, look);
+		if (r != CALL_AGAIN)
+			return r;
+	}
+	return -EAGAIN;
+}
+
+/* On the clock of deadlines, which in a test is moved by hand: so it is asked again at least every slice. */
+static void sleep_until(uint64_t ns)
+{
+	for (uint64_t now = (uint64_t)resc_now_ns(); now < ns; now = (uint64_t)resc_now_ns()) {
+		uint64_t left = smaller(ns - now, WAITING_SLICE_NS);
+		struct timespec slice = {.tv_sec = 0, .tv_nsec = (long)left};
+		nanosleep(&slice, NULL);
+	}
+}
+
+/* A cell of the queue in a segment that is not the current one any more. */
+static void leave_old_queue(struct resc_resource *resource, const struct queued *queued)
+{
+	resc *host = resource->host;
+
+	pthread_mutex_lock(&host->lock);
+	struct attachment *a = host_attachment(host, queued->segment, queued->life);
+	int index = a == NULL ? -ENOENT : policy_find_any(&a->map, resource->name);
+	if (index >= 0)
+		waiting_leave(&a->map, map_state(&a->map, (uint32_t)index), queued->cell, queued->mine);
+	pthread_mutex_unlock(&host->lock);
+}
+
+/* A call that slept for its tokens, and was then refused by another guard. In another segment than the one where they were taken they are
+ * lost. */
+static void give_back_tokens(struct resc_resource *resource, struct entering *e)
+{
+	read_lock();
+	const struct view *v = atomic_load_explicit(&resource->view, memory_order_acquire);
+	if (view_is_current(v))
+		rate_give_back(v->state, &e->rate);
+	read_unlock();
+}
+
+/* Sleeps, outside of read-side sections, and tries again, until a guard says yes or no. Each wait has its end: give_up_ns, ready_ns. */
+COLD static int enter_after_waiting(struct resc_resource *resource, struct entering *e, resc_ticket *t, bool *look)
+{
+	int r = CALL_WAIT;
+
+	while (r == CALL_WAIT) {
+		e->waited = true;
+		if (e->ready_ns != 0) {
+			sleep_until(e->ready_ns);
+		} else {
+			uint64_t now = (uint64_t)resc_now_ns();
+			waiting_sleep(e->futex, e->futex_value, now < e->give_up_ns ? e->give_up_ns - now : 0);
+		}
+		begin_try(e, t);
+		r = try_to_enter(resource, e, t, look);
+		if (r == CALL_AGAIN)
+			r = enter_again(resource, e, t, look);
+	}
+	if (e->queued.mine != 0)
+		leave_old_queue(resource, &e->queued);
+	if (r != 0 && e->paid)
+		give_back_tokens(resource, e);
+	return r;
+}
+
+static bool are_sound(const resc_options *o)
+{
+	return o->reserved == 0 && (o->flags & ~KNOWN_FLAGS) == 0 && o->priority <= RESC_LOW;
+}
+
+int resc_enter(resc_resource *resource, const resc_options *options, resc_ticket *ticket)
+{
+	static const resc_options none = RESC_OPTIONS_INIT;
+
+	if (__builtin_expect(ticket == NULL || resource == NULL, 0))
+		return -EINVAL;
+	ticket_clear(ticket);
+	if (options == NULL)
+		options = &none;
+	else if (!are_sound(options))
+		return -EINVAL;
+	struct entering e = {.options = options, .retry_after_ms = -1};
+	bool look = false;
+	int r = try_to_enter(resource, &e, ticket, &look);
+	if (__builtin_expect(r == CALL_AGAIN, 0))
+		r = enter_again(resource, &e, ticket, &look);
+	if (__builtin_expect(r == CALL_WAIT, 0))
+		r = enter_after_waiting(resource, &e, ticket, &look);
+	if (__builtin_expect(look, 0))
+		host_look(resource->host);
+	if (__builtin_expect(r != 0, 0)) {
+		ticket_clear(ticket);
+		ticket->retry_after_ms = r > 0 ? e.retry_after_ms : 0;
+		return r;
+	}
+	ticket->resource = resource;
+	ticket->seal = ticket_seal(ticket);
+	return 0;
+}

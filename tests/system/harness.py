@@ -28,6 +28,9 @@ HELPERS = os.path.join(BUILD, "tests", "system")
 SHM = "/dev/shm"
 PATIENCE = 10.0  # seconds; a machine that is loaded may take long, a fault takes for ever
 
+RETRIED_UPSTREAM, RETRY, NOT_IDEMPOTENT = 1, 2, 4  # flags of resc.h
+BATCH = 100  # commands whose answers fit a pipe
+
 numbers = itertools.count(1)
 
 
@@ -61,6 +64,20 @@ def wait_for_end(stream, patience=PATIENCE):
         if not os.read(stream if isinstance(stream, int) else stream.fileno(), 65536):
             return
     raise AssertionError("somebody still lives after %g s" % patience)
+
+
+def option_words(deadline_ms=None, retry=False, upstream=False, flags=0, **options):
+    """What a caller says about a call, or about a retry, as words for the worker."""
+    flags |= (RETRIED_UPSTREAM if upstream else 0) | (RETRY if retry else 0)
+    if flags:
+        options["flags"] = flags
+    if deadline_ms is not None:
+        options["deadline"] = deadline_ms
+    return ["%s=%s" % item for item in options.items() if item[1] is not None]
+
+
+def as_hex(text):
+    return (text.encode() if isinstance(text, str) else bytes(text)).hex() or "-"
 
 
 class Gone(Exception):
@@ -98,25 +115,81 @@ class Speaker:
         self.send(*words)
         return self.receive()
 
-    # ---- the calls, by their names ----
+    def batch(self, commands):
+        """Many commands at once, each a string or a list of words; their answers. For runs in which a turn for each would cost too much."""
+        lines = [c if isinstance(c, str) else " ".join(map(str, c)) for c in commands]
+        answers = []
+        for start in range(0, len(lines), BATCH):
+            part = lines[start:start + BATCH]
+            self.send("\n".join(part))
+            answers += [self.receive() for _ in part]
+        return answers
 
-    def enter(self, name, deadline_ms=None):
-        return self.ask("enter", name, *([] if deadline_ms is None else [deadline_ms]))
+    # ---- the calls, by their names. Options: deadline_ms, priority, cost, flags, reserved; retry=True and upstream=True set flags ----
 
-    def leave(self, ticket, outcome="ok"):
-        return self.ask("leave", ticket["ticket"] if isinstance(ticket, dict) else ticket, outcome)
+    def enter(self, name, deadline_ms=None, **options):
+        return self.ask("enter", name, *option_words(deadline_ms=deadline_ms, **options))
 
-    def call(self, name, outcome="ok"):
+    def send_enter(self, name, **options):
+        """An enter that is expected to wait; its answer comes by receive()."""
+        self.send("enter", name, *option_words(**options))
+
+    def leave(self, ticket, outcome="ok", retry_after_ms=None):
+        ticket = ticket["ticket"] if isinstance(ticket, dict) else ticket
+        return self.ask("leave", ticket, outcome, *([] if retry_after_ms is None else [retry_after_ms]))
+
+    def call(self, name, outcome="ok", **options):
         """One whole call. The answer of enter where it was refused, else that of leave."""
-        ticket = self.enter(name)
+        ticket = self.enter(name, **options)
         return ticket if ticket["r"] != 0 else self.leave(ticket, outcome)
+
+    def calls(self, name, *outcomes, **options):
+        """Whole calls, one after the other, as "ok" or "ok*1000": [[answer, how often in a row], ...]."""
+        return self.ask("calls", name, ",".join(outcomes), *option_words(**options))["answers"]
+
+    def retry(self, name, outcome="fail", attempts=0, **options):
+        """Asks resc_retry. Further options: pushback, previous (in ns)."""
+        return self.ask("retry", name, outcome, attempts, *option_words(**options))
+
+    def run(self, name, *outcomes, **options):
+        """resc_run with attempts that end so."""
+        return self.ask("run", name, ",".join(outcomes), *option_words(**options))
+
+    def timeouts(self, name):
+        return self.ask("timeouts", name)
+
+    def once_begin(self, name, key, **options):
+        """stored: the answer's bytes."""
+        answer = self.ask("once_begin", name, as_hex(key), *option_words(**options))
+        answer["stored"] = bytes.fromhex(answer["stored"]) if "stored" in answer else b""
+        return answer
+
+    def once_done(self, begun, stored=b""):
+        return self.ask("once_done", begun["key"], as_hex(stored))
+
+    def once_abandon(self, begun):
+        return self.ask("once_abandon", begun["key"])
+
+    def deadline_parse(self, text, form="ms"):
+        return self.ask("deadline_parse", form, as_hex(text))
+
+    def deadline_format(self, ns, form="ms"):
+        """ns: from now; None: no deadline."""
+        return self.ask("deadline_format", form, "none" if ns is None else ns)
+
+    def retry_after(self, text):
+        return self.ask("retry_after", as_hex(text))
+
+    def advance(self, ms=0, ns=0):
+        """Moves the test clock of the host's segment. Milliseconds of that segment since its creation."""
+        return self.ask("advance", int(ms * 1000000) + ns)["now_ns"] // 1000000
 
     def fail(self, name, times):
         for _ in range(times):
             self.call(name, "fail")
 
-    def hold(self, name, count):
-        answer = self.ask("hold", name, count)
+    def hold(self, name, count, **options):
+        answer = self.ask("hold", name, count, *option_words(**options))
         assert answer["held"] == count, answer
         return answer["tickets"]
 
@@ -131,11 +204,11 @@ class Speaker:
         assert answer.pop("r") == 0
         return answer
 
-    def loop(self, name, count, fail_share=0.0, seed=1):
-        return self.ask("loop", name, count, fail_share, seed)
+    def loop(self, name, count, fail_share=0.0, seed=1, **options):
+        return self.ask("loop", name, count, fail_share, seed, *option_words(**options))
 
-    def busy(self, name, fail_share=0.0, seed=1):
-        assert self.ask("busy", name, fail_share, seed)["busy"]
+    def busy(self, name, fail_share=0.0, seed=1, **options):
+        assert self.ask("busy", name, fail_share, seed, *option_words(**options))["busy"]
 
     def idle(self):
         return self.ask("idle")

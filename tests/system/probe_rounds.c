@@ -12,7 +12,6 @@
  * The test compares that with the counters of the host.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <jansson.h>
 #include <pthread.h>
 #include <signal.h>
@@ -22,13 +21,12 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "resc.h"
-#include "segment.h"
+#include "test_clock.h"
 
 #define FAILURES_MAX 1000
 
@@ -66,26 +64,6 @@ static void meet(const struct task *task)
 }
 
 /* ---- the leader's part ---- */
-
-/* The clock word of a segment of the test build, or NULL. */
-static word *find_clock(const char *instance)
-{
-	char path[128];
-	struct stat st;
-
-	snprintf(path, sizeof(path), SEGMENT_DIR SEGMENT_PREFIX "%s", instance);
-	int fd = open(path, O_RDWR | O_CLOEXEC);
-	if (fd < 0 || fstat(fd, &st) < 0)
-		die(path);
-	char *base = mmap(NULL, (size_t)st.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	if (base == MAP_FAILED)
-		die("mmap");
-	close(fd);
-	const struct segment_header *header = (const struct segment_header *)base;
-	if (header->magic != SEGMENT_MAGIC || header->live_offset + SEGMENT_PAGE > (uint64_t)st.st_size)
-		die("not a segment");
-	return header->test_clock ? &((struct segment_live *)(base + header->live_offset))->clock_ns : NULL;
-}
 
 static void pass_time(word *clock, uint64_t ms)
 {
@@ -145,10 +123,13 @@ static void work(const struct task *task, bool leader)
 	struct resc_error err;
 	resc *host = resc_open(task->instance, &err);
 	resc_resource *resource = resc_lookup(host, task->resource, &err);
-	word *clock = leader ? find_clock(task->instance) : NULL;
+	struct clock_view time = {NULL, 0};
 
 	if (resource == NULL)
 		die(err.text);
+	if (leader && (time = clock_open(task->instance)).base == NULL)
+		die(task->instance);
+	word *clock = clock_word(&time);
 	for (unsigned round = 0; round < task->rounds; round++) {
 		resc_ticket t;
 		int r;
@@ -166,6 +147,7 @@ static void work(const struct task *task, bool leader)
 		if (leader)
 			close_round(task, resource);
 	}
+	clock_close(&time);
 	resc_close(host);
 }
 

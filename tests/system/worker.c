@@ -6,14 +6,22 @@
  * a bad moment. A test in Python can start any number of these, hold calls open in each, and kill them where it wants. Every answer
  * is what the library said, without interpretation.
  *
- *	status | lookup NAME | enter NAME [DEADLINE_MS] | leave TICKET OUTCOME | garbage | retry NAME OUTCOME ATTEMPTS
- *	hold NAME COUNT | state NAME | counters NAME | fallback NAME KIND | run NAME OUTCOME[,OUTCOME...]
- *	loop NAME COUNT FAIL_SHARE SEED | busy NAME FAIL_SHARE SEED | idle | fork IN OUT | shadow | exec | spawn | fds | close
- *	exit STATUS | quit STATUS
+ *	status | lookup NAME | enter NAME [OPTION...] | leave TICKET OUTCOME [RETRY_AFTER_MS] | garbage
+ *	hold NAME COUNT [OPTION...] | calls NAME OUTCOME[*TIMES],... [OPTION...] | retry NAME OUTCOME ATTEMPTS [OPTION...]
+ *	run NAME OUTCOME,... [OPTION...] | state NAME | counters NAME | timeouts NAME | fallback NAME KIND
+ *	loop NAME COUNT FAIL_SHARE SEED [OPTION...] | busy NAME FAIL_SHARE SEED [OPTION...] | idle
+ *	once_begin NAME KEY [OPTION...] | once_done NUMBER ANSWER | once_abandon NUMBER
+ *	deadline_parse ms|grpc TEXT | deadline_format ms|grpc NS|none | retry_after TEXT | within PARENT_MS MS
+ *	seed NUMBER | advance NS | fork IN OUT | shadow | exec | spawn | fds | close | exit STATUS | quit STATUS
+ *
+ * An OPTION of a call is deadline=MS (from now), priority=critical|normal|low, cost=N, flags=N or reserved=N; for enter also ticket=N,
+ * the place of the ticket. Of a retry it is deadline=MS, flags=N, pushback=MS or previous=NS. TEXT, KEY and ANSWER are in
+ * hexadecimal, "-" for none.
  *
  * "leave" uses a copy of the ticket, so that the same ticket can be left twice. "busy" calls in a thread until "idle", which tells
- * what it saw. "fork" makes a child that answers on two named pipes; "shadow" one that the library never hears of, which
- * keeps all descriptors and does nothing. "exit" runs the handlers of exit, "quit" does not.
+ * what it saw. "advance" moves the test clock, and says what time it is in the segment. "fork" makes a child that answers on two
+ * named pipes; "shadow" one that the library never hears of, which keeps all descriptors and does nothing. "exit" runs the
+ * handlers of exit, "quit" does not.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -32,15 +40,19 @@
 
 #include "counters.h"
 #include "resc.h"
+#include "test_clock.h"
 
 #define TICKETS 4096
-#define WORDS   8
+#define KEYS    4096
+#define WORDS   16
+#define BYTES   1024 /* of a text in hexadecimal */
 
 /* A run of calls, and what became of them. */
 struct load {
 	pthread_t thread;
 	atomic_bool stop;
 	resc_resource *resource;
+	resc_options options;
 	uint64_t limit; /* 0: until stop */
 	double fail_share;
 	uint64_t seed;
@@ -54,10 +66,25 @@ struct worker {
 	resc *host;
 	resc_ticket tickets[TICKETS];
 	unsigned next_ticket;
+	resc_once keys[KEYS];
+	unsigned next_key;
 	struct load load;
 };
 
+struct command {
+	const char *name;
+	unsigned least; /* words, its name included */
+	unsigned most;
+	void (*obey)(struct worker *w, char **words);
+};
+
 extern char **environ;
+
+/* Not there yet in every build of the library. */
+#pragma weak resc_leave_after
+#pragma weak resc_retry_after_parse
+#pragma weak resc_deadline_parse_grpc
+#pragma weak resc_deadline_format_grpc
 
 /* ---- answering ---- */
 
@@ -76,10 +103,10 @@ static void complain(const char *text)
 	answer(json_pack("{s:s}", "error", text));
 }
 
-static int outcome_of(const char *word)
+static int outcome_of(const char *said)
 {
 #define X(NAME, name, text)                                                                                                                \
-	if (strcmp(word, #name) == 0)                                                                                                      \
+	if (strcmp(said, #name) == 0)                                                                                                      \
 		return RESC_##NAME;
 	RESC_OUTCOMES(X)
 #undef X
@@ -102,17 +129,95 @@ static resc_resource *resource_of(struct worker *w, const char *name)
 	return resource;
 }
 
+/* ---- words ---- */
+
+/* The value of NAME=VALUE among the words after the first few, or NULL. */
+static const char *option(char **words, unsigned from, const char *name)
+{
+	size_t length = strlen(name);
+
+	for (unsigned i = from; i < WORDS && words[i] != NULL; i++)
+		if (strncmp(words[i], name, length) == 0 && words[i][length] == '=')
+			return words[i] + length + 1;
+	return NULL;
+}
+
+static int64_t number_option(char **words, unsigned from, const char *name, int64_t otherwise)
+{
+	const char *text = option(words, from, name);
+
+	return text == NULL ? otherwise : strtoll(text, NULL, 10);
+}
+
+static int64_t deadline_option(char **words, unsigned from)
+{
+	const char *text = option(words, from, "deadline");
+
+	return text == NULL ? RESC_NO_DEADLINE : resc_deadline_after_ms(strtoll(text, NULL, 10));
+}
+
+/* A number stands for itself, so that a test can say one that is none. */
+static uint32_t priority_option(char **words, unsigned from)
+{
+	static const char *const names[] = {[RESC_NORMAL] = "normal", [RESC_CRITICAL] = "critical", [RESC_LOW] = "low"};
+	const char *text = option(words, from, "priority");
+
+	for (unsigned i = 0; text != NULL && i < sizeof(names) / sizeof(*names); i++)
+		if (strcmp(text, names[i]) == 0)
+			return i;
+	return text == NULL ? RESC_NORMAL : (uint32_t)strtoul(text, NULL, 10);
+}
+
+static resc_options options_from(char **words, unsigned from)
+{
+	return (resc_options){
+	        .deadline_ns = deadline_option(words, from),
+	        .flags = (uint32_t)number_option(words, from, "flags", 0),
+	        .priority = priority_option(words, from),
+	        .cost = (uint32_t)number_option(words, from, "cost", 0),
+	        .reserved = (uint32_t)number_option(words, from, "reserved", 0),
+	};
+}
+
+/* Writes the bytes, a NUL behind them. How many. */
+static size_t unhex(const char *text, unsigned char bytes[BYTES + 1])
+{
+	size_t n = 0;
+	unsigned byte;
+
+	while (n < BYTES && sscanf(text + 2 * n, "%2x", &byte) == 1 && text[2 * n + 1] != '\0')
+		bytes[n++] = (unsigned char)byte;
+	bytes[n] = '\0';
+	return n;
+}
+
+static json_t *hex(const unsigned char *bytes, size_t size)
+{
+	char text[2 * RESC_ONCE_ANSWER_MAX + 1] = "";
+
+	for (size_t i = 0; i < size && i < RESC_ONCE_ANSWER_MAX; i++)
+		snprintf(text + 2 * i, 3, "%02x", bytes[i]);
+	return json_string(text);
+}
+
 /* ---- single calls ---- */
 
-static void do_status(struct worker *w)
+static void do_status(struct worker *w, char **words)
 {
 	struct resc_status s;
 	char generation[17];
 
+	(void)words;
 	int r = resc_status(w->host, &s);
 	snprintf(generation, sizeof(generation), "%016llx", (unsigned long long)s.generation);
 	answer(json_pack("{s:i, s:s, s:s, s:I, s:s, s:s, s:i}", "r", r, "mode", s.mode == RESC_SHARED ? "shared" : "private", "generation",
 	                 generation, "worker", (json_int_t)s.worker, "instance", s.instance, "reason", s.reason, "pid", (int)getpid()));
+}
+
+static void do_lookup(struct worker *w, char **words)
+{
+	if (resource_of(w, words[1]) != NULL)
+		answer(result(0));
 }
 
 static int enter(struct worker *w, resc_resource *resource, const resc_options *options, unsigned *number)
@@ -121,35 +226,39 @@ static int enter(struct worker *w, resc_resource *resource, const resc_options *
 	return resc_enter(resource, options, &w->tickets[*number]);
 }
 
-static void do_enter(struct worker *w, const char *name, const char *deadline_ms)
+/* The place of the ticket may be chosen, by who sends several commands before the first answer. */
+
+static void do_enter(struct worker *w, char **words)
 {
-	resc_options options = RESC_OPTIONS_INIT;
-	resc_resource *resource = resource_of(w, name);
+	resc_options options = options_from(words, 2);
+	resc_resource *resource = resource_of(w, words[1]);
 	unsigned number;
 
 	if (resource == NULL)
 		return;
-	if (deadline_ms != NULL)
-		options.deadline_ns = resc_deadline_after_ms(atoll(deadline_ms));
+	w->next_ticket = (unsigned)number_option(words, 2, "ticket", w->next_ticket);
 	int r = enter(w, resource, &options, &number);
 	const resc_ticket *t = &w->tickets[number];
+	/* One word of the ticket has both meanings. */
 	answer(json_pack("{s:i, s:s, s:I, s:b, s:I}", "r", r, "answer", resc_answer_name(r), "ticket", (json_int_t)number, "probe",
-	                 t->probe, "timeout_ms", (json_int_t)t->timeout_ms));
+	                 t->probe, r > 0 ? "retry_after_ms" : "timeout_ms", (json_int_t)(r > 0 ? t->retry_after_ms : t->timeout_ms)));
 }
 
-static void do_leave(struct worker *w, const char *ticket, const char *outcome)
+static void do_leave(struct worker *w, char **words)
 {
-	resc_ticket copy = w->tickets[strtoul(ticket, NULL, 10) % TICKETS];
+	resc_ticket copy = w->tickets[strtoul(words[1], NULL, 10) % TICKETS];
+	enum resc_outcome outcome = (enum resc_outcome)outcome_of(words[2]);
 
-	answer(result(resc_leave(&copy, (enum resc_outcome)outcome_of(outcome))));
+	answer(result(words[3] == NULL ? resc_leave(&copy, outcome) : resc_leave_after(&copy, outcome, strtoll(words[3], NULL, 10))));
 }
 
 /* Tickets that are none: zeroed, random, and a good one with each of its bytes changed. None of the answers may be 0. */
-static void do_garbage(const struct worker *w)
+static void do_garbage(struct worker *w, char **words)
 {
 	resc_ticket t = {0};
 	unsigned accepted = 0, tried = 0;
 
+	(void)words;
 	accepted += resc_leave(&t, RESC_OK) == 0;
 	accepted += resc_leave(NULL, RESC_OK) == 0;
 	memset(&t, 0xa5, sizeof(t));
@@ -166,53 +275,62 @@ static void do_garbage(const struct worker *w)
 	answer(json_pack("{s:i, s:i}", "accepted", (int)accepted, "tried", (int)tried + 3));
 }
 
-static void do_hold(struct worker *w, const char *name, const char *count)
+static void do_hold(struct worker *w, char **words)
 {
-	resc_resource *resource = resource_of(w, name);
-	json_t *tickets = json_array();
+	resc_options options = options_from(words, 3);
+	resc_resource *resource = resource_of(w, words[1]);
 	unsigned number;
 	int r = 0;
 
-	for (long i = resource == NULL ? 0 : atol(count); i > 0 && r == 0; i--)
-		if ((r = enter(w, resource, NULL, &number)) == 0)
+	if (resource == NULL)
+		return;
+	json_t *tickets = json_array();
+	for (long i = atol(words[2]); i > 0 && r == 0; i--)
+		if ((r = enter(w, resource, &options, &number)) == 0)
 			json_array_append_new(tickets, json_integer(number));
-	if (resource != NULL)
-		answer(json_pack("{s:i, s:s, s:i, s:o}", "r", r, "answer", resc_answer_name(r), "held", (int)json_array_size(tickets),
-		                 "tickets", tickets));
-	else
-		json_decref(tickets);
+	answer(json_pack("{s:i, s:s, s:i, s:o}", "r", r, "answer", resc_answer_name(r), "held", (int)json_array_size(tickets), "tickets",
+	                 tickets));
 }
 
-static void do_retry(struct worker *w, const char *name, const char *outcome, const char *attempts)
+static void do_retry(struct worker *w, char **words)
 {
-	resc_retry_plan plan = RESC_RETRY_INIT;
-	resc_resource *resource = resource_of(w, name);
+	resc_retry_plan plan = {
+	        .attempts = (uint32_t)strtoul(words[3], NULL, 10),
+	        .flags = (uint32_t)number_option(words, 4, "flags", 0),
+	        .deadline_ns = deadline_option(words, 4),
+	        .previous_wait_ns = number_option(words, 4, "previous", 0),
+	        .pushback_ms = number_option(words, 4, "pushback", RESC_NO_PUSHBACK),
+	};
+	resc_resource *resource = resource_of(w, words[1]);
 	int64_t wait_ns = 0;
 
 	if (resource == NULL)
 		return;
-	plan.attempts = (uint32_t)strtoul(attempts, NULL, 10);
-	int r = resc_retry(resource, &plan, (enum resc_outcome)outcome_of(outcome), &wait_ns);
-	answer(json_pack("{s:i, s:s, s:I}", "r", r, "answer", resc_answer_name(r), "wait_ns", (json_int_t)wait_ns));
+	int r = resc_retry(resource, &plan, (enum resc_outcome)outcome_of(words[2]), &wait_ns);
+	answer(json_pack("{s:i, s:s, s:I, s:I, s:I, s:b}", "r", r, "answer", resc_answer_name(r), "wait_ns", (json_int_t)wait_ns,
+	                 "attempts", (json_int_t)plan.attempts, "previous_wait_ns", (json_int_t)plan.previous_wait_ns, "pushback_left",
+	                 plan.pushback_ms != RESC_NO_PUSHBACK));
 }
 
-static void do_state(struct worker *w, const char *name)
+static void do_state(struct worker *w, char **words)
 {
 	static const char *const names[] = {"closed", "open", "half_open"};
-	resc_resource *resource = resource_of(w, name);
+	resc_resource *resource = resource_of(w, words[1]);
 	struct resc_state s = {0};
 
 	if (resource == NULL)
 		return;
 	int r = resc_state(resource, &s);
-	answer(json_pack("{s:i, s:s, s:b, s:i, s:i, s:i, s:i, s:I, s:b, s:f}", "r", r, "state", names[s.breaker % 3], "probe_due",
-	                 s.probe_due, "generation", (int)s.generation, "probes_out", (int)s.probes_out, "in_flight", (int)s.in_flight,
-	                 "limit", (int)s.limit, "due_ms", (json_int_t)s.due_ms, "forced", s.forced, "tokens", s.retry_tokens));
+	answer(json_pack("{s:i, s:s, s:b, s:i, s:i, s:i, s:i, s:I, s:b, s:f, s:i, s:i, s:f, s:f}", "r", r, "state", names[s.breaker % 3],
+	                 "probe_due", s.probe_due, "generation", (int)s.generation, "probes_out", (int)s.probes_out, "in_flight",
+	                 (int)s.in_flight, "limit", (int)s.limit, "due_ms", (json_int_t)s.due_ms, "forced", s.forced, "tokens",
+	                 s.retry_tokens, "waiting", (int)s.waiting, "retries", (int)s.retries, "rate_tokens", s.rate_tokens, "throttle",
+	                 s.throttle));
 }
 
-static void do_counters(struct worker *w, const char *name)
+static void do_counters(struct worker *w, char **words)
 {
-	resc_resource *resource = resource_of(w, name);
+	resc_resource *resource = resource_of(w, words[1]);
 	struct resc_counters c = {0};
 
 	if (resource == NULL)
@@ -231,12 +349,172 @@ static void do_counters(struct worker *w, const char *name)
 	answer(o);
 }
 
-static void do_fallback(struct worker *w, const char *name, const char *kind)
+static void do_timeouts(struct worker *w, char **words)
 {
-	resc_resource *resource = resource_of(w, name);
+	resc_resource *resource = resource_of(w, words[1]);
+	struct resc_timeouts t = {0};
+
+	if (resource == NULL)
+		return;
+	int r = resc_timeouts(resource, &t);
+	answer(json_pack("{s:i, s:I, s:I, s:I, s:I}", "r", r, "attempt_ms", (json_int_t)t.attempt_ms, "connect_ms",
+	                 (json_int_t)t.connect_ms, "total_ms", (json_int_t)t.total_ms, "probe_ms", (json_int_t)t.probe_ms));
+}
+
+static void do_fallback(struct worker *w, char **words)
+{
+	resc_resource *resource = resource_of(w, words[1]);
 
 	if (resource != NULL)
-		answer(result(resc_fallback(resource, kind)));
+		answer(result(resc_fallback(resource, words[2])));
+}
+
+static void do_seed(struct worker *w, char **words)
+{
+	(void)w;
+	resc_seed(strtoull(words[1], NULL, 10));
+	answer(result(0));
+}
+
+/* ---- idempotency ---- */
+
+static void do_once_begin(struct worker *w, char **words)
+{
+	unsigned char key[BYTES + 1];
+	resc_options options = options_from(words, 3);
+	resc_resource *resource = resource_of(w, words[1]);
+	unsigned number = w->next_key++ % KEYS;
+	resc_once *once = &w->keys[number];
+
+	if (resource == NULL)
+		return;
+	int r = resc_once_begin(resource, key, unhex(words[2], key), &options, once);
+	bool done = r == RESC_ONCE_DONE;
+	answer(json_pack("{s:i, s:s, s:i, s:i, s:o}", "r", r, "answer", resc_answer_name(r), "key", (int)number, "size",
+	                 done ? (int)once->size : 0, "stored", hex(once->answer, done ? once->size : 0)));
+}
+
+static void do_once_done(struct worker *w, char **words)
+{
+	unsigned char stored[BYTES + 1];
+	size_t size = unhex(words[2], stored);
+
+	answer(result(resc_once_done(&w->keys[strtoul(words[1], NULL, 10) % KEYS], stored, size)));
+}
+
+static void do_once_abandon(struct worker *w, char **words)
+{
+	answer(result(resc_once_abandon(&w->keys[strtoul(words[1], NULL, 10) % KEYS])));
+}
+
+/* ---- times ---- */
+
+static void tell_deadline(int r, int64_t deadline_ns)
+{
+	bool infinite = deadline_ns == RESC_NO_DEADLINE;
+
+	answer(json_pack("{s:i, s:b, s:I, s:I}", "r", r, "infinite", infinite, "left_ms", (json_int_t)resc_deadline_left_ms(deadline_ns),
+	                 "left_ns", (json_int_t)(infinite ? -1 : deadline_ns - resc_now_ns())));
+}
+
+static void do_deadline_parse(struct worker *w, char **words)
+{
+	unsigned char text[BYTES + 1];
+	int64_t deadline_ns = 0;
+
+	(void)w;
+	unhex(words[2], text);
+	int r = (strcmp(words[1], "grpc") == 0 ? resc_deadline_parse_grpc : resc_deadline_parse)((const char *)text, &deadline_ns);
+	tell_deadline(r, r == 0 ? deadline_ns : 0);
+}
+
+static void do_deadline_format(struct worker *w, char **words)
+{
+	int64_t deadline_ns = strcmp(words[2], "none") == 0 ? RESC_NO_DEADLINE : resc_now_ns() + strtoll(words[2], NULL, 10);
+	char text[64] = "";
+
+	(void)w;
+	int r = (strcmp(words[1], "grpc") == 0 ? resc_deadline_format_grpc : resc_deadline_format)(deadline_ns, text, sizeof(text));
+	answer(json_pack("{s:i, s:s}", "r", r, "text", text));
+}
+
+static void do_within(struct worker *w, char **words)
+{
+	int64_t parent_ns = resc_deadline_after_ms(strtoll(words[1], NULL, 10));
+
+	(void)w;
+	tell_deadline(0, resc_deadline_within_ms(parent_ns, strtoll(words[2], NULL, 10)));
+}
+
+static void do_retry_after(struct worker *w, char **words)
+{
+	unsigned char text[BYTES + 1];
+	int64_t ms = -1;
+
+	(void)w;
+	unhex(words[1], text);
+	int r = resc_retry_after_parse((const char *)text, &ms);
+	answer(json_pack("{s:i, s:I}", "r", r, "ms", (json_int_t)ms));
+}
+
+static void do_advance(struct worker *w, char **words)
+{
+	uint64_t by = strtoull(words[1], NULL, 10);
+	struct resc_status s = {0};
+
+	resc_status(w->host, &s);
+	struct clock_view view = clock_open(s.instance);
+	word *clock = clock_word(&view);
+	if (clock == NULL) {
+		complain("there is no test clock");
+	} else {
+		uint64_t now_ns = atomic_fetch_add_explicit(clock, by, memory_order_seq_cst) + by;
+
+		answer(json_pack("{s:I}", "now_ns", (json_int_t)(now_ns - view.base->created_ns)));
+	}
+	clock_close(&view);
+}
+
+/* ---- several calls ---- */
+
+/* One whole call: the answer of enter where it was refused, else that of leave. */
+static const char *whole_call(resc_resource *resource, const resc_options *options, const char *outcome)
+{
+	resc_ticket t;
+	int r = resc_enter(resource, options, &t);
+
+	return resc_answer_name(r != 0 ? r : resc_leave(&t, (enum resc_outcome)outcome_of(outcome)));
+}
+
+/* Adds an answer to a list of [answer, how often in a row]. */
+static void add_to_runs(json_t *runs, const char *said)
+{
+	json_t *last = json_array_get(runs, json_array_size(runs) - 1);
+
+	if (last != NULL && strcmp(json_string_value(json_array_get(last, 0)), said) == 0)
+		json_array_set_new(last, 1, json_integer(json_integer_value(json_array_get(last, 1)) + 1));
+	else
+		json_array_append_new(runs, json_pack("[s, i]", said, 1));
+}
+
+static void do_calls(struct worker *w, char **words)
+{
+	resc_options options = options_from(words, 3);
+	resc_resource *resource = resource_of(w, words[1]);
+	char *rest = words[2], *outcome;
+
+	if (resource == NULL)
+		return;
+	json_t *runs = json_array();
+	while ((outcome = strsep(&rest, ",")) != NULL) {
+		char *times = strchr(outcome, '*');
+
+		if (times != NULL)
+			*times = '\0';
+		for (long i = times == NULL ? 1 : atol(times + 1); i > 0; i--)
+			add_to_runs(runs, whole_call(resource, &options, outcome));
+	}
+	answer(json_pack("{s:o}", "answers", runs));
 }
 
 /* ---- resc_run ---- */
@@ -249,22 +527,23 @@ struct script {
 static enum resc_outcome scripted(void *arg, int64_t timeout_ms, unsigned attempt)
 {
 	struct script *script = arg;
-	const char *word = strsep(&script->rest, ",");
+	const char *said = strsep(&script->rest, ",");
 
 	(void)timeout_ms;
 	script->made = attempt;
-	return word == NULL ? RESC_OK : (enum resc_outcome)outcome_of(word);
+	return said == NULL ? RESC_OK : (enum resc_outcome)outcome_of(said);
 }
 
-static void do_run(struct worker *w, const char *name, char *outcomes)
+static void do_run(struct worker *w, char **words)
 {
-	struct script script = {outcomes, 0};
-	resc_resource *resource = resource_of(w, name);
+	struct script script = {words[2], 0};
+	resc_options options = options_from(words, 3);
+	resc_resource *resource = resource_of(w, words[1]);
 	int last;
 
 	if (resource == NULL)
 		return;
-	int r = resc_run(resource, scripted, &script, NULL, &last);
+	int r = resc_run(resource, scripted, &script, &options, &last);
 	answer(json_pack("{s:i, s:s, s:i, s:i}", "r", r, "answer", resc_answer_name(r), "attempts", (int)script.made, "last", last));
 }
 
@@ -292,7 +571,7 @@ static void one_call(struct load *load)
 	resc_ticket t;
 	bool fails = next_share(&load->seed) < load->fail_share;
 	uint64_t began = real_ns();
-	int r = resc_enter(load->resource, NULL, &t);
+	int r = resc_enter(load->resource, &load->options, &t);
 
 	load->enters++;
 	if (r > 0)
@@ -325,11 +604,12 @@ static void *run_load(void *arg)
 	return NULL;
 }
 
-static bool prepare_load(struct worker *w, const char *name, const char *count, const char *share, const char *seed)
+/* words: FAIL_SHARE SEED [OPTION...] */
+static bool prepare_load(struct worker *w, const char *name, uint64_t limit, char **words)
 {
-	w->load = (struct load){.resource = resource_of(w, name), .limit = strtoull(count, NULL, 10)};
-	w->load.fail_share = atof(share);
-	w->load.seed = strtoull(seed, NULL, 10) | 1;
+	w->load = (struct load){.resource = resource_of(w, name), .limit = limit, .options = options_from(words, 2)};
+	w->load.fail_share = atof(words[0]);
+	w->load.seed = strtoull(words[1], NULL, 10) | 1;
 	return w->load.resource != NULL;
 }
 
@@ -343,7 +623,7 @@ static void tell_load(const struct load *l)
 
 static void do_loop(struct worker *w, char **words)
 {
-	if (!prepare_load(w, words[1], words[2], words[3], words[4]))
+	if (!prepare_load(w, words[1], strtoull(words[2], NULL, 10), words + 3))
 		return;
 	run_load(&w->load);
 	tell_load(&w->load);
@@ -351,14 +631,15 @@ static void do_loop(struct worker *w, char **words)
 
 static void do_busy(struct worker *w, char **words)
 {
-	if (!prepare_load(w, words[1], "0", words[2], words[3]))
+	if (!prepare_load(w, words[1], 0, words + 2))
 		return;
 	w->load.running = pthread_create(&w->load.thread, NULL, run_load, &w->load) == 0;
 	answer(json_pack("{s:b}", "busy", w->load.running));
 }
 
-static void do_idle(struct worker *w)
+static void do_idle(struct worker *w, char **words)
 {
+	(void)words;
 	if (w->load.running) {
 		atomic_store_explicit(&w->load.stop, true, memory_order_relaxed);
 		pthread_join(w->load.thread, NULL);
@@ -370,8 +651,10 @@ static void do_idle(struct worker *w)
 /* ---- other processes ---- */
 
 /* What this process has open, as the kernel names it. */
-static void do_fds(void)
+static void do_fds(struct worker *w, char **words)
 {
+	(void)w;
+	(void)words;
 	json_t *fds = json_array();
 	DIR *directory = opendir("/proc/self/fd");
 	const struct dirent *entry;
@@ -390,8 +673,9 @@ static void do_fds(void)
 	answer(json_pack("{s:o, s:i}", "fds", fds, "pid", (int)getpid()));
 }
 
-static void do_fork(const char *in, const char *out)
+static void do_fork(struct worker *w, char **words)
 {
+	(void)w;
 	fflush(stdout);
 	pid_t child = fork();
 
@@ -399,7 +683,7 @@ static void do_fork(const char *in, const char *out)
 		answer(json_pack("{s:i}", "child", (int)child));
 		return;
 	}
-	int from = open(in, O_RDONLY), to = open(out, O_WRONLY);
+	int from = open(words[1], O_RDONLY), to = open(words[2], O_WRONLY);
 	if (from < 0 || to < 0 || dup2(from, STDIN_FILENO) < 0 || dup2(to, STDOUT_FILENO) < 0)
 		_exit(9);
 	close(from);
@@ -407,8 +691,10 @@ static void do_fork(const char *in, const char *out)
 }
 
 /* As a program does that forks without the C library's handlers. The child holds our liveness token, also when we are dead. */
-static void do_shadow(void)
+static void do_shadow(struct worker *w, char **words)
 {
+	(void)w;
+	(void)words;
 	fflush(stdout);
 	long child = syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL);
 
@@ -421,27 +707,87 @@ static void do_shadow(void)
 }
 
 /* A program that knows nothing of the library, in the place of this one. */
-static void do_exec(void)
+static void do_exec(struct worker *w, char **words)
 {
 	char *arguments[] = {"worker", "--fds", NULL};
 
+	(void)w;
+	(void)words;
 	execv("/proc/self/exe", arguments);
 	complain(strerror(errno));
 }
 
 /* The same, beside this one; its answer is ours. */
-static void do_spawn(void)
+static void do_spawn(struct worker *w, char **words)
 {
 	char *arguments[] = {"worker", "--fds", NULL};
 	pid_t child;
 	int status;
 
+	(void)w;
+	(void)words;
 	fflush(stdout);
 	if (posix_spawn(&child, "/proc/self/exe", NULL, NULL, arguments, environ) != 0 || waitpid(child, &status, 0) != child)
 		complain("cannot spawn");
 }
 
+static void do_close(struct worker *w, char **words)
+{
+	(void)words;
+	resc_close(w->host);
+	w->host = NULL;
+	answer(result(0));
+}
+
+static void do_exit(struct worker *w, char **words)
+{
+	(void)w;
+	exit(words[1] == NULL ? 0 : atoi(words[1]));
+}
+
+static void do_quit(struct worker *w, char **words)
+{
+	(void)w;
+	_exit(words[1] == NULL ? 0 : atoi(words[1]));
+}
+
 /* ---- commands ---- */
+
+static const struct command commands[] = {
+        {"enter", 2, WORDS, do_enter},
+        {"leave", 3, 4, do_leave},
+        {"advance", 2, 2, do_advance},
+        {"retry", 4, WORDS, do_retry},
+        {"state", 2, 2, do_state},
+        {"counters", 2, 2, do_counters},
+        {"timeouts", 2, 2, do_timeouts},
+        {"hold", 3, WORDS, do_hold},
+        {"calls", 3, WORDS, do_calls},
+        {"run", 3, WORDS, do_run},
+        {"loop", 5, WORDS, do_loop},
+        {"busy", 4, WORDS, do_busy},
+        {"idle", 1, 1, do_idle},
+        {"fallback", 3, 3, do_fallback},
+        {"once_begin", 3, WORDS, do_once_begin},
+        {"once_done", 3, 3, do_once_done},
+        {"once_abandon", 2, 2, do_once_abandon},
+        {"deadline_parse", 3, 3, do_deadline_parse},
+        {"deadline_format", 3, 3, do_deadline_format},
+        {"within", 3, 3, do_within},
+        {"retry_after", 2, 2, do_retry_after},
+        {"seed", 2, 2, do_seed},
+        {"status", 1, 1, do_status},
+        {"lookup", 2, 2, do_lookup},
+        {"garbage", 1, 1, do_garbage},
+        {"fork", 3, 3, do_fork},
+        {"shadow", 1, 1, do_shadow},
+        {"exec", 1, 1, do_exec},
+        {"spawn", 1, 1, do_spawn},
+        {"fds", 1, 1, do_fds},
+        {"close", 1, 1, do_close},
+        {"exit", 1, 2, do_exit},
+        {"quit", 1, 2, do_quit},
+};
 
 static unsigned split(char *line, char **words)
 {
@@ -449,94 +795,35 @@ static unsigned split(char *line, char **words)
 	char *rest = NULL;
 
 	memset(words, 0, WORDS * sizeof(*words));
-	for (char *word = strtok_r(line, " \n", &rest); word != NULL && n < WORDS; word = strtok_r(NULL, " \n", &rest))
-		words[n++] = word;
+	for (char *next = strtok_r(line, " \n", &rest); next != NULL && n < WORDS; next = strtok_r(NULL, " \n", &rest))
+		words[n++] = next;
 	return n;
-}
-
-static void obey_without_name(struct worker *w, char **words)
-{
-	if (strcmp(words[0], "status") == 0)
-		do_status(w);
-	else if (strcmp(words[0], "garbage") == 0)
-		do_garbage(w);
-	else if (strcmp(words[0], "idle") == 0)
-		do_idle(w);
-	else if (strcmp(words[0], "shadow") == 0)
-		do_shadow();
-	else if (strcmp(words[0], "exec") == 0)
-		do_exec();
-	else if (strcmp(words[0], "spawn") == 0)
-		do_spawn();
-	else if (strcmp(words[0], "fds") == 0)
-		do_fds();
-	else
-		complain("no such command");
-}
-
-static void obey_with_name(struct worker *w, char **words, unsigned n)
-{
-	const char *command = words[0];
-
-	if (strcmp(command, "enter") == 0)
-		do_enter(w, words[1], words[2]);
-	else if (strcmp(command, "leave") == 0 && n == 3)
-		do_leave(w, words[1], words[2]);
-	else if (strcmp(command, "hold") == 0 && n == 3)
-		do_hold(w, words[1], words[2]);
-	else if (strcmp(command, "retry") == 0 && n == 4)
-		do_retry(w, words[1], words[2], words[3]);
-	else if (strcmp(command, "state") == 0)
-		do_state(w, words[1]);
-	else if (strcmp(command, "counters") == 0)
-		do_counters(w, words[1]);
-	else if (strcmp(command, "fallback") == 0 && n == 3)
-		do_fallback(w, words[1], words[2]);
-	else if (strcmp(command, "run") == 0 && n == 3)
-		do_run(w, words[1], words[2]);
-	else if (strcmp(command, "loop") == 0 && n == 5)
-		do_loop(w, words);
-	else if (strcmp(command, "busy") == 0 && n == 4)
-		do_busy(w, words);
-	else if (strcmp(command, "fork") == 0 && n == 3)
-		do_fork(words[1], words[2]);
-	else
-		complain("no such command, or not its words");
-}
-
-static void do_lookup(struct worker *w, const char *name)
-{
-	if (resource_of(w, name) != NULL)
-		answer(result(0));
 }
 
 static void obey(struct worker *w, char **words, unsigned n)
 {
-	if (strcmp(words[0], "quit") == 0)
-		_exit(n > 1 ? atoi(words[1]) : 0);
-	if (strcmp(words[0], "exit") == 0)
-		exit(n > 1 ? atoi(words[1]) : 0);
-	if (strcmp(words[0], "close") == 0) {
-		resc_close(w->host);
-		w->host = NULL;
-		answer(result(0));
-	} else if (strcmp(words[0], "lookup") == 0 && n == 2) {
-		do_lookup(w, words[1]);
-	} else if (n > 1) {
-		obey_with_name(w, words, n);
-	} else {
-		obey_without_name(w, words);
+	for (size_t i = 0; i < sizeof(commands) / sizeof(*commands); i++) {
+		const struct command *c = &commands[i];
+
+		if (strcmp(c->name, words[0]) != 0)
+			continue;
+		if (n < c->least || n > c->most)
+			complain("not the words of this command");
+		else
+			c->obey(w, words);
+		return;
 	}
+	complain("no such command");
 }
 
 int main(int argc, char **argv)
 {
 	static struct worker w;
 	struct resc_error err;
-	char line[1024], *words[WORDS];
+	char line[4096], *words[WORDS];
 
 	if (argc == 2 && strcmp(argv[1], "--fds") == 0) {
-		do_fds();
+		do_fds(&w, NULL);
 		return 0;
 	}
 	w.host = resc_open(argc > 1 ? argv[1] : NULL, &err);
@@ -544,7 +831,7 @@ int main(int argc, char **argv)
 		answer(json_pack("{s:i, s:s}", "r", err.code, "error", err.text));
 		return 1;
 	}
-	do_status(&w);
+	do_status(&w, NULL);
 	while (fgets(line, sizeof(line), stdin) != NULL) {
 		unsigned n = split(line, words);
 

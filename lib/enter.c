@@ -43,22 +43,36 @@ struct queued {
 	uint32_t cell;
 };
 
-/* What a caller wants, what it has reserved, and the time of the decision: read at most once a try, and only when a guard needs it. */
+/* What a call of a resource that is not plain has reserved, and what it waits for. Kept from try to try. */
+struct reserved {
+	bool paid; /* the rate limit, in an earlier try */
+	bool waited;
+	struct rate_taken rate;
+	uint64_t ready_ns;   /* sleep until then: the rate limit; 0: not waiting for it */
+	uint64_t give_up_ns; /* stop waiting for a permit; 0: not waiting yet */
+	struct state *futex; /* sleep on its wait word; NULL: not waiting for a permit */
+	uint32_t futex_value;
+	struct queued queued;
+};
+
+/* What a caller wants, and the time of the decision: read at most once a try, and only when a guard needs it. */
 struct entering {
 	const resc_options *options;
 	uint64_t coarse_ns; /* 0: not read yet */
 	uint64_t fine_ns;
-	int64_t retry_after_ms; /* for a refusal; -1: not known */
-	uint32_t would;         /* bits by enum would: guards in shadow mode that would have refused */
-	bool paid;              /* the rate limit has been paid in an earlier try */
-	bool waited;
-	uint64_t give_up_ns; /* stop waiting for a permit; 0: not waiting yet */
-	uint64_t ready_ns;   /* sleep until then: the rate limit; 0: not waiting for it */
-	struct state *futex; /* sleep on its wait word; NULL: not waiting for a permit */
-	uint32_t futex_value;
-	struct queued queued;
-	struct rate_taken rate;
+	int64_t retry_after_ms;    /* for a refusal; -1: not known */
+	uint32_t would;            /* bits by enum would: guards in shadow mode that would have refused */
+	bool reserves;             /* *reserved has been made */
+	struct reserved *reserved; /* room for it: a plain call never touches it */
 };
+
+static struct reserved *reserved(struct entering *e)
+{
+	if (!e->reserves)
+		*e->reserved = (struct reserved){.paid = false};
+	e->reserves = true;
+	return e->reserved;
+}
 
 static uint64_t coarse(const struct view *v, struct entering *e)
 {
@@ -302,29 +316,29 @@ static int take_permit_and_shares(const struct view *v, struct entering *e, resc
 
 static void leave_queue(const struct view *v, struct entering *e)
 {
-	if (e->queued.mine == 0 || e->queued.segment != v->generation || e->queued.life != v->life)
+	struct queued *q = &reserved(e)->queued;
+
+	if (q->mine == 0 || q->segment != v->generation || q->life != v->life)
 		return;
-	waiting_leave(v->map, v->state, e->queued.cell, e->queued.mine);
-	e->queued.mine = 0;
+	waiting_leave(v->map, v->state, q->cell, q->mine);
+	q->mine = 0;
 }
 
 static int join_queue(const struct view *v, struct entering *e)
 {
-	uint64_t mine = permit_make(v->life, thread_call_number());
-	uint32_t most = (uint32_t)priority_share(v, e, v->policy.max_waiting);
+	struct queued *q = &reserved(e)->queued;
+	struct queued place = {.mine = permit_make(v->life, thread_call_number()), .segment = v->generation, .life = v->life};
 
-	if (e->queued.mine != 0)
+	if (q->mine != 0)
 		return 0;
-	int r = waiting_join(v->map, v->state, mine, most, &e->queued.cell);
+	int r = waiting_join(v->map, v->state, place.mine, (uint32_t)priority_share(v, e, v->policy.max_waiting), &place.cell);
 	if (r != 0)
 		return r;
 	FAILPOINT("enter.queued");
-	e->queued.mine = mine;
-	e->queued.segment = v->generation;
-	e->queued.life = v->life;
-	if (e->give_up_ns == 0) {
+	*q = place;
+	if (e->reserved->give_up_ns == 0) {
 		uint64_t deadline = e->options->deadline_ns == RESC_NO_DEADLINE ? UINT64_MAX : (uint64_t)e->options->deadline_ns;
-		e->give_up_ns = smaller(fine(v, e) + v->policy.max_wait_ms * 1000000, deadline);
+		e->reserved->give_up_ns = smaller(fine(v, e) + v->policy.max_wait_ms * 1000000, deadline);
 	}
 	return 0;
 }
@@ -339,14 +353,14 @@ COLD static int wait_for_permit(const struct view *v, struct entering *e, resc_t
 
 	if (r != 0)
 		return r;
-	e->futex_value = waiting_announce(v->state);
+	e->reserved->futex_value = waiting_announce(v->state);
 	FAILPOINT("enter.announced");
 	r = take_permit_and_shares(v, e, t);
 	if (r != RESC_E_FULL && r != RESC_E_PRIORITY)
 		return r;
-	if (clock_fine_ns(v->map) >= e->give_up_ns)
+	if (clock_fine_ns(v->map) >= e->reserved->give_up_ns)
 		return refusal;
-	e->futex = v->state;
+	e->reserved->futex = v->state;
 	return CALL_WAIT;
 }
 
@@ -382,12 +396,12 @@ static int pass_rate(const struct view *v, struct entering *e, const resc_ticket
 {
 	uint64_t wait_ns = 0;
 
-	if ((v->policy.flags & POLICY_RATE) == 0 || e->paid)
+	if ((v->policy.flags & POLICY_RATE) == 0 || reserved(e)->paid)
 		return 0;
 	bool shadow = in_shadow(v, POLICY_SHADOW_RATE);
 	uint64_t now_ns = fine(v, e);
-	int r = rate_take(v->map, v->state, &v->policy, e->options->cost, now_ns, shadow ? 0 : patience_ns(v, e, now_ns), &e->rate,
-	                  &wait_ns);
+	int r = rate_take(v->map, v->state, &v->policy, e->options->cost, now_ns, shadow ? 0 : patience_ns(v, e, now_ns),
+	                  &e->reserved->rate, &wait_ns);
 	FAILPOINT("enter.rate");
 	if (r == 0 && wait_ns == 0)
 		return 0;
@@ -400,16 +414,16 @@ static int pass_rate(const struct view *v, struct entering *e, const resc_ticket
 		e->retry_after_ms = (int64_t)((wait_ns + 999999) / 1000000);
 	if (r != 0)
 		return r;
-	e->paid = true;
-	e->ready_ns = now_ns + wait_ns;
+	e->reserved->paid = true;
+	e->reserved->ready_ns = now_ns + wait_ns;
 	return CALL_WAIT;
 }
 
 static void give_back_all(const struct view *v, struct entering *e, const resc_ticket *t)
 {
 	/* Tokens that were slept for stay ours for the next try. */
-	if (!e->paid)
-		rate_give_back(v->state, &e->rate);
+	if (e->reserves && !e->reserved->paid)
+		rate_give_back(v->state, &e->reserved->rate);
 	give_back_permit(v, t);
 }
 
@@ -478,7 +492,7 @@ COLD static bool settle_admitted(const struct view *v, struct entering *e, const
 		return false;
 	if (e->would != 0)
 		count_woulds(v, e->would);
-	if (e->waited)
+	if (e->reserved->waited)
 		count(v, COUNTER_waited);
 	return true;
 }
@@ -534,8 +548,10 @@ static void begin_try(struct entering *e, resc_ticket *t)
 	e->fine_ns = 0;
 	e->would = 0;
 	e->retry_after_ms = -1;
-	e->ready_ns = 0;
-	e->futex = NULL;
+	if (e->reserves) {
+		e->reserved->ready_ns = 0;
+		e->reserved->futex = NULL;
+	}
 	ticket_clear(t);
 }
 
@@ -584,7 +600,7 @@ static void give_back_tokens(struct resc_resource *resource, struct entering *e)
 	read_lock();
 	const struct view *v = atomic_load_explicit(&resource->view, memory_order_acquire);
 	if (view_is_current(v))
-		rate_give_back(v->state, &e->rate);
+		rate_give_back(v->state, &e->reserved->rate);
 	read_unlock();
 }
 
@@ -594,21 +610,22 @@ COLD static int enter_after_waiting(struct resc_resource *resource, struct enter
 	int r = CALL_WAIT;
 
 	while (r == CALL_WAIT) {
-		e->waited = true;
-		if (e->ready_ns != 0) {
-			sleep_until(e->ready_ns);
+		struct reserved *held = e->reserved;
+		held->waited = true;
+		if (held->ready_ns != 0) {
+			sleep_until(held->ready_ns);
 		} else {
 			uint64_t now = (uint64_t)resc_now_ns();
-			waiting_sleep(e->futex, e->futex_value, now < e->give_up_ns ? e->give_up_ns - now : 0);
+			waiting_sleep(held->futex, held->futex_value, now < held->give_up_ns ? held->give_up_ns - now : 0);
 		}
 		begin_try(e, t);
 		r = try_to_enter(resource, e, t, look);
 		if (r == CALL_AGAIN)
 			r = enter_again(resource, e, t, look);
 	}
-	if (e->queued.mine != 0)
-		leave_old_queue(resource, &e->queued);
-	if (r != 0 && e->paid)
+	if (e->reserved->queued.mine != 0)
+		leave_old_queue(resource, &e->reserved->queued);
+	if (r != 0 && e->reserved->paid)
 		give_back_tokens(resource, e);
 	return r;
 }
@@ -629,7 +646,8 @@ int resc_enter(resc_resource *resource, const resc_options *options, resc_ticket
 		options = &none;
 	else if (!are_sound(options))
 		return -EINVAL;
-	struct entering e = {.options = options, .retry_after_ms = -1};
+	struct reserved room;
+	struct entering e = {.options = options, .retry_after_ms = -1, .reserved = &room};
 	bool look = false;
 	int r = try_to_enter(resource, &e, ticket, &look);
 	if (__builtin_expect(r == CALL_AGAIN, 0))

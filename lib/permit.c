@@ -3,8 +3,8 @@
  * Permits: the protocol is in permit.h, its model in tests/model.
  *
  * Orders: taking a cell and then looking at the limit again, against closing or lowering the limit and then looking at the cells, is the
- * store-load pattern (Dekker): all four accesses are seq_cst. On x86 that costs nothing beyond the CAS itself. A release (CAS, release)
- * pairs with the next acquire of the same cell.
+ * store-load pattern (Dekker): all four accesses are seq_cst. On x86 that costs nothing beyond the CAS itself. A release pairs with the
+ * next acquire of the same cell; it is seq_cst too, because the releaser then looks whether somebody waits (waiting.c).
  */
 #include <errno.h>
 
@@ -51,6 +51,7 @@ int permit_acquire(const struct map *map, struct state *state, uint64_t permit, 
 			if (__builtin_expect(again == w || *cell < limit_effective(again), 1))
 				return 0;
 			permit_release(map, state, *cell, permit);
+			waiting_signal(state);
 			continue;
 		}
 		if (limit_effective(w) >= limit_target(w) || !permit_settle(map, state))
@@ -93,8 +94,11 @@ bool permit_settle(const struct map *map, struct state *state)
 	if (e <= limit_effective(w))
 		return false;
 	FAILPOINT("limit.settle");
-	return atomic_compare_exchange_strong_explicit(&state->limit, &w, limit_make(limit_target(w), e, limit_debt(w), limit_version(w)),
-	                                               memory_order_seq_cst, memory_order_relaxed);
+	if (!atomic_compare_exchange_strong_explicit(&state->limit, &w, limit_make(limit_target(w), e, limit_debt(w), limit_version(w)),
+	                                             memory_order_seq_cst, memory_order_relaxed))
+		return false;
+	waiting_wake_all(state);
+	return true;
 }
 
 void permit_set_limit(const struct map *map, struct state *state, unsigned target)
@@ -121,9 +125,12 @@ void permit_close(struct state *state)
 {
 	uint64_t w = atomic_load_explicit(&state->limit, memory_order_relaxed);
 
-	while (limit_target(w) != 0 && !atomic_compare_exchange_weak_explicit(&state->limit, &w, limit_make(0, 0, 0, limit_version(w) + 1),
-	                                                                      memory_order_seq_cst, memory_order_relaxed))
-		;
+	do {
+		if (limit_target(w) == 0)
+			return;
+	} while (!atomic_compare_exchange_weak_explicit(&state->limit, &w, limit_make(0, 0, 0, limit_version(w) + 1), memory_order_seq_cst,
+	                                                memory_order_relaxed));
+	waiting_wake_all(state);
 }
 
 unsigned permit_occupied(const struct map *map, const struct state *state)

@@ -14,6 +14,7 @@
 
 #include "failpoint.h"
 #include "map.h"
+#include "waiting.h"
 #include "words.h"
 
 /* The usual case, inlined: the cell where this worker starts is free, and the limit did not move. False: nothing was taken. */
@@ -29,7 +30,8 @@ static inline bool permit_acquire_home(struct state *state, word *home, uint32_t
 	FAILPOINT("permit.taken");
 	if (__builtin_expect(atomic_load_explicit(&state->limit, memory_order_seq_cst) == w, 1))
 		return true;
-	atomic_compare_exchange_strong_explicit(home, &permit, 0, memory_order_release, memory_order_relaxed);
+	atomic_compare_exchange_strong_explicit(home, &permit, 0, memory_order_seq_cst, memory_order_relaxed);
+	waiting_signal(state); /* who looked in between saw a cell that was taken */
 	return false;
 }
 
@@ -37,11 +39,11 @@ static inline bool permit_acquire_home(struct state *state, word *home, uint32_t
 int permit_acquire(const struct map *map, struct state *state, uint64_t permit, uint32_t start, uint32_t *cell);
 /* Takes a cell below a number that is smaller than the limit. False: none was free. */
 bool permit_acquire_below(const struct map *map, struct state *state, uint64_t permit, uint32_t start, uint32_t below, uint32_t *cell);
-/* False: the cell is not this permit's any more (a stale ticket); nothing was changed. */
+/* False: the cell is not this permit's any more (a stale ticket); nothing was changed. Where calls wait, waiting_signal comes next. */
 static inline bool permit_release(const struct map *map, struct state *state, uint32_t cell, uint64_t permit)
 {
 	return cell < map->dims.permits && atomic_compare_exchange_strong_explicit(map_permit(map, state, cell), &permit, 0,
-	                                                                           memory_order_release, memory_order_relaxed);
+	                                                                           memory_order_seq_cst, memory_order_relaxed);
 }
 /* Raises the effective limit as far as the holders allow. True if it moved. */
 bool permit_settle(const struct map *map, struct state *state);

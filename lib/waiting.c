@@ -1,40 +1,154 @@
 /* SPDX-License-Identifier: MIT */
+/*
+ * Waiting for a permit. The protocol is in waiting.h, its model in tests/model/waiting.pml.
+ *
+ * Why it is so: a queue that hands a permit to its first waiter loses it when that waiter has just died or given up, and a count of waiters
+ * is wrong for ever after one death. Here a permit is never handed over: it becomes free, and whoever is awake takes it. The bit says that
+ * somebody may sleep, the generation that something has happened since; a wake-up too many costs a look, and one that is lost (a releaser
+ * that is stopped between giving back and waking) costs one slice.
+ *
+ * Who writes the word: waiters set the bit; whoever gives a permit back and sees the bit clears it and adds 1 to the generation, in one
+ * CAS; reapers, whoever raises a limit and whoever closes one add 1 and leave the bit alone. All of them wake everybody: who is woken alone
+ * may have died, and would take the wake-up along. A death between the CAS and the wake-up leaves sleepers on an older generation and no
+ * bit: the reaper of the dead wakes without asking the bit. A word of 0 has never been waited on, which is why the generation leaves 0 out
+ * when it wraps.
+ *
+ * Orders: the waiter sets the bit and then looks at the permits; the releaser frees a permit and then looks at the bit. That is the
+ * store-load pattern (Dekker): the CAS on either side and the load of the bit are seq_cst, and a fence stands before the waiter's second
+ * look, which reads cells in any order. So at least one of the two sees the other. The same holds for a limit that is raised, and for
+ * closing.
+ *
+ * The queue only bounds how many wait: a cell is 0 or its waiter's {life, call}, taken and given back by CAS. Nobody looks there for whom
+ * to wake. A death leaves the cell, which the reaper clears.
+ */
+#include <limits.h>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
 #include "waiting.h"
+
+#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "the futex is the first half of the wait word"
+#endif
+_Static_assert(sizeof(word) == 2 * sizeof(uint32_t), "the futex is half a word");
+
+#define TRIES          16
+#define GENERATION_ONE UINT64_C(2)
+#define LOW_HALF       UINT64_C(0xffffffff)
+
+/* The next generation; never 0 as a whole. */
+static uint64_t next_generation(uint64_t w)
+{
+	uint64_t next = (w + GENERATION_ONE) & LOW_HALF;
+
+	return next > WAITING_BIT ? next : next + GENERATION_ONE;
+}
+
+static void futex_wake(struct state *state)
+{
+	/* Not the PRIVATE kind: the sleepers are other processes. */
+	syscall(SYS_futex, &state->wait, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+/* How many wait, as far as `most`; and the first cell below that which is free. */
+static uint32_t look_at_queue(const struct map *map, const struct state *state, uint32_t most, uint32_t *first_free)
+{
+	const word *cells = map_waiting(map, state);
+	uint32_t taken = 0;
+
+	*first_free = most;
+	for (uint32_t i = 0; i < map->dims.waiting && taken < most; i++) {
+		if (atomic_load_explicit(&cells[i], memory_order_relaxed) != 0)
+			taken++;
+		else if (*first_free > i)
+			*first_free = i;
+	}
+	return taken;
+}
 
 int waiting_join(const struct map *map, struct state *state, uint64_t mine, uint32_t most, uint32_t *cell)
 {
-	(void)map, (void)state, (void)mine, (void)most, (void)cell;
+	word *cells = map_waiting(map, state);
+	uint32_t first_free;
+
+	if (most > map->dims.waiting)
+		most = map->dims.waiting;
+	/* Each try that fails is a cell that somebody else has taken meanwhile. */
+	for (uint32_t tries = 0; tries < most; tries++) {
+		uint64_t none = 0;
+		if (look_at_queue(map, state, most, &first_free) >= most || first_free >= most)
+			return RESC_E_QUEUE_FULL;
+		/* relaxed: a cell only counts; what orders waiters and releasers is the wait word. */
+		if (atomic_compare_exchange_strong_explicit(&cells[first_free], &none, mine, memory_order_relaxed, memory_order_relaxed)) {
+			*cell = first_free;
+			FAILPOINT("waiting.joined");
+			return 0;
+		}
+	}
 	return RESC_E_QUEUE_FULL;
 }
 
 void waiting_leave(const struct map *map, struct state *state, uint32_t cell, uint64_t mine)
 {
-	(void)map, (void)state, (void)cell, (void)mine;
+	if (cell < map->dims.waiting)
+		atomic_compare_exchange_strong_explicit(&map_waiting(map, state)[cell], &mine, 0, memory_order_relaxed,
+		                                        memory_order_relaxed);
 }
 
 uint32_t waiting_announce(struct state *state)
 {
-	(void)state;
-	return 0;
+	uint64_t w = atomic_load_explicit(&state->wait, memory_order_seq_cst);
+
+	/* Each try that fails is a generation that has gone by, or a bit that another waiter has set. */
+	for (int i = 0; i < TRIES && (w & WAITING_BIT) == 0; i++)
+		if (atomic_compare_exchange_strong_explicit(&state->wait, &w, w | WAITING_BIT, memory_order_seq_cst, memory_order_seq_cst))
+			w |= WAITING_BIT;
+	/* Without the bit nobody would wake us: then a value that the word does not have any more, which ends the sleep at once. */
+	if ((w & WAITING_BIT) == 0)
+		w = (w - GENERATION_ONE) | WAITING_BIT;
+	atomic_thread_fence(memory_order_seq_cst);
+	FAILPOINT("waiting.announced");
+	return (uint32_t)w;
 }
 
 void waiting_sleep(struct state *state, uint32_t value, uint64_t ns)
 {
-	(void)state, (void)value, (void)ns;
+	const struct timespec slice = {.tv_nsec = (long)(ns < WAITING_SLICE_NS ? ns : WAITING_SLICE_NS)};
+
+	FAILPOINT("waiting.sleep");
+	/* Whatever ends it (woken, too late, a signal, a value that has moved, memory that is gone), the caller looks again. */
+	syscall(SYS_futex, &state->wait, FUTEX_WAIT, value, &slice, NULL, 0);
 }
 
-void waiting_signal(struct state *state)
+void waiting_wake(struct state *state, uint64_t seen)
 {
-	(void)state;
+	/* One try: where it fails, another has moved the generation on. It may be dead before it wakes anybody, so we wake all the same. */
+	atomic_compare_exchange_strong_explicit(&state->wait, &seen, next_generation(seen) & ~WAITING_BIT, memory_order_seq_cst,
+	                                        memory_order_relaxed);
+	FAILPOINT("signal.moved");
+	futex_wake(state);
 }
 
 void waiting_wake_all(struct state *state)
 {
-	(void)state;
+	uint64_t w = atomic_load_explicit(&state->wait, memory_order_seq_cst);
+
+	if (w == 0)
+		return;
+	/* A second try is for a waiter who has set the bit in between; any other change has moved the generation on. */
+	for (int i = 0; i < 2; i++)
+		if (atomic_compare_exchange_strong_explicit(&state->wait, &w, next_generation(w), memory_order_seq_cst,
+		                                            memory_order_seq_cst))
+			break;
+	FAILPOINT("signal.moved");
+	futex_wake(state);
 }
 
 unsigned waiting_count(const struct map *map, const struct state *state)
 {
-	(void)map, (void)state;
-	return 0;
+	uint32_t first_free;
+
+	return look_at_queue(map, state, map->dims.waiting, &first_free);
 }

@@ -23,6 +23,7 @@
 #include "once.h"
 #include "policy.h"
 #include "request.h"
+#include "waiting.h"
 #include "words.h"
 #include "worker.h"
 
@@ -171,7 +172,8 @@ static void free_permits(const struct map *map, struct state *state, uint32_t li
 		uint64_t seen = atomic_load_explicit(place, memory_order_relaxed);
 		if (seen == 0 || permit_life(seen) != life)
 			continue;
-		if (atomic_compare_exchange_strong_explicit(place, &seen, 0, memory_order_release, memory_order_relaxed))
+		/* seq_cst: then comes the look whether somebody waits. */
+		if (atomic_compare_exchange_strong_explicit(place, &seen, 0, memory_order_seq_cst, memory_order_relaxed))
 			count_common(map, state, COUNTER_permits_reclaimed, 1);
 		FAILPOINT("reap.permit");
 	}
@@ -187,6 +189,20 @@ static void free_probes(const struct map *map, struct state *state, uint32_t lif
 			count_common(map, state, COUNTER_probes_reclaimed, 1);
 		FAILPOINT("reap.probe");
 	}
+}
+
+/* Places in the queue. Then whoever waits looks again: permits are free, or the dead one did not come to wake them. */
+static void free_waiting(const struct map *map, struct state *state, uint32_t life)
+{
+	word *cells = map_waiting(map, state);
+
+	for (uint32_t i = 0; i < map->dims.waiting; i++) {
+		uint64_t seen = atomic_load_explicit(&cells[i], memory_order_relaxed);
+		if (permit_life(seen) == life)
+			free_word(&cells[i], seen);
+	}
+	FAILPOINT("reap.waiting");
+	waiting_wake_all(state);
 }
 
 static void free_shards(const struct map *map, struct state *state, uint32_t life)
@@ -209,6 +225,7 @@ static void free_cells(const struct map *map, uint32_t life, const uint64_t *use
 		struct state *state = map_state(map, i);
 		free_permits(map, state, life);
 		free_probes(map, state, life);
+		free_waiting(map, state, life);
 		free_shards(map, state, life);
 	}
 	once_reap(map, life);

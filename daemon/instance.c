@@ -29,10 +29,13 @@
 #include "log.h"
 #include "permit.h"
 #include "policy.h"
+#include "share.h"
 #include "states.h"
 #include "worker.h"
 
 #define OPEN_TRIES 20
+/* Workers come to a successor with their next call. Who has not called for so long does not count for the shares until it does. */
+#define EXPECT_WORKERS_MS 5000u
 
 static uint64_t load(const word *w)
 {
@@ -384,6 +387,7 @@ int instance_replace(struct instance *instance, const struct segment_dims *dims,
 	r = map_create(&successor, instance->name, dims, &instance->map, instance->mode, instance->group, err);
 	if (r < 0)
 		return r;
+	share_expect(&successor, share_workers(&instance->map), clock_coarse_ms(&successor) + EXPECT_WORKERS_MS);
 	copy_records(&instance->map, &successor);
 	copy_daemon(&instance->map, &successor);
 	copy_events(&instance->map, &successor);

@@ -32,6 +32,7 @@
 
 #include "event.h"
 #include "log.h"
+#include "share.h"
 #include "states.h"
 #include "words.h"
 #include "worker.h"
@@ -143,8 +144,8 @@ static void pidfd_ready(void *arg, uint32_t events)
 
 	(void)events;
 	loop_remove(watched->reaper->loop, &watched->watch);
-	if (worker.life == watched->life)
-		reap(&owner->map, slot, &worker, true);
+	if (worker.life == watched->life && reap(&owner->map, slot, &worker, true))
+		share_recount(&owner->map);
 }
 
 /* ---- watching ---- */
@@ -206,9 +207,12 @@ static void look_at_slot(struct reaper *reaper, struct reaper_map *owner, uint32
 
 static void sweep(struct reaper *reaper, bool ask_all)
 {
-	for (struct reaper_map *owner = reaper->maps; owner; owner = owner->next)
+	for (struct reaper_map *owner = reaper->maps; owner; owner = owner->next) {
 		for (uint32_t slot = 0; slot < owner->map.dims.workers; slot++)
 			look_at_slot(reaper, owner, slot, ask_all);
+		/* Once for all who died together. */
+		share_recount(&owner->map);
+	}
 }
 
 void reaper_tick(struct reaper *reaper)

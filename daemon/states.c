@@ -22,6 +22,7 @@
 #include "override.h"
 #include "permit.h"
 #include "policy.h"
+#include "share.h"
 #include "words.h"
 
 /* The kernel maps up to 64 KiB around a fault, so this many states are at most 2 MiB more. */
@@ -166,6 +167,8 @@ static bool watch_fits(const struct map *map, struct states_watch *watch)
 
 void states_tick(const struct map *map, struct states_watch *watch)
 {
+	/* For who died between its count of the workers and the limits, and for workers that were expected and did not come. */
+	share_recount(map);
 	if (!watch_fits(map, watch))
 		return;
 	for (uint32_t i = 0; i < states_in_use(map); i++) {

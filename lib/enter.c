@@ -236,12 +236,22 @@ COLD static int take_any_permit(const struct view *v, uint64_t permit, resc_tick
 	return r;
 }
 
+/* The limit of the bulkhead now. Where it is a share, the limit word has it; in shadow mode that word limits nothing. */
+static uint32_t limit_now(const struct view *v)
+{
+	if (v->policy.limit_share_ppm == 0)
+		return (uint32_t)v->policy.limit;
+	if (in_shadow(v, POLICY_SHADOW_BULKHEAD))
+		return share_limit(v->map, &v->policy);
+	return limit_target(atomic_load_explicit(&v->state->limit, memory_order_relaxed));
+}
+
 /* A bulkhead in shadow mode: first the cells that it would give out, then any. */
 COLD static int take_shadow_permit(const struct view *v, struct entering *e, uint64_t permit, resc_ticket *t)
 {
 	uint32_t cell;
 
-	if (permit_acquire_below(v->map, v->state, permit, v->start, share_limit(v->map, &v->policy), &cell)) {
+	if (permit_acquire_below(v->map, v->state, permit, v->start, limit_now(v), &cell)) {
 		t->permit_cell = cell;
 		return 0;
 	}
@@ -286,7 +296,7 @@ static bool fits_priority(const struct view *v, const struct entering *e)
 {
 	if (priority_ppm(&v->policy, e->options->priority) >= 1000000)
 		return true;
-	return permit_occupied(v->map, v->state) <= priority_share(v, e, share_limit(v->map, &v->policy));
+	return permit_occupied(v->map, v->state) <= priority_share(v, e, limit_now(v));
 }
 
 /* What a bulkhead says beside "full": the share of a priority, and the cap on retries. The call has its cell, and gives it back on a

@@ -222,16 +222,6 @@ static void show_name(struct policy_record *record, const char *name)
 	atomic_store_explicit(&record->name_hash, name_hash(name), memory_order_release);
 }
 
-static unsigned limit_target_of(const struct map *map, const struct policy *policy)
-{
-	if ((policy->flags & POLICY_BULKHEAD) == 0)
-		return map->dims.permits;
-	/* In shadow mode nothing is limited; who comes in beyond the limit is counted. */
-	if ((policy->flags & POLICY_SHADOW_BULKHEAD) != 0)
-		return map->dims.permits;
-	return share_limit(map, policy);
-}
-
 static void mark_common_shards(const struct map *map, struct state *state)
 {
 	for (uint32_t i = map_first_common_shard(map); i < map->dims.shards; i++)
@@ -246,6 +236,7 @@ static void fresh_state(const struct map *map, uint32_t index, const struct poli
 	uint64_t old = atomic_load_explicit(&state->breaker, memory_order_relaxed);
 	uint16_t generation = (uint16_t)(breaker_generation(old) + 1);
 	uint64_t override = atomic_load_explicit(&state->override, memory_order_relaxed);
+	unsigned limit = share_limit(map, policy);
 
 	mark_common_shards(map, state);
 	atomic_store_explicit(&state->streak, streak_make(generation, WORD_LIVE, 0), memory_order_relaxed);
@@ -258,8 +249,7 @@ static void fresh_state(const struct map *map, uint32_t index, const struct poli
 	atomic_store_explicit(&state->transition, transition_make(generation, REASON_NONE, now), memory_order_relaxed);
 	atomic_store_explicit(&state->event_generation, generation, memory_order_relaxed);
 	if (limit_target(atomic_load_explicit(&state->limit, memory_order_relaxed)) == 0)
-		atomic_store_explicit(&state->limit, limit_make(limit_target_of(map, policy), limit_target_of(map, policy), 0, 1),
-		                      memory_order_relaxed);
+		atomic_store_explicit(&state->limit, limit_make(limit, limit, 0, 1), memory_order_relaxed);
 	atomic_store_explicit(&state->breaker, breaker_make(TAG_CLOSED, 0, generation, now), memory_order_release);
 }
 
@@ -316,8 +306,9 @@ void policy_publish_moved(const struct map *map, uint32_t index, const char *nam
 {
 	struct policy_record *record = &map->policies[index];
 	struct state *state = map_state(map, index);
-	unsigned target = limit_target_of(map, policy);
 
+	share_follow(map, index, policy);
+	unsigned target = share_limit(map, policy);
 	/* As it is: epoch and previous capacity belong to the tokens that will be moved. */
 	fill_and_store(record, policy);
 	mark_common_shards(map, state);
@@ -375,6 +366,7 @@ int policy_find(const struct map *map, const char *name)
 
 void policy_apply(const struct map *map, uint32_t index, const struct policy *policy)
 {
+	share_follow(map, index, policy);
 	/* The budget follows by its epoch: whoever touches the tokens next converts them. */
-	permit_set_limit(map, map_state(map, index), limit_target_of(map, policy));
+	permit_set_limit(map, map_state(map, index), share_limit(map, policy));
 }

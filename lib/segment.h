@@ -110,6 +110,7 @@ struct segment_daemon {
 	word started_ms;
 	word resources; /* records in use: indices below this may be configured */
 	word patterns;  /* names that the configuration has patterns for may be asked for: see request.h; 0: there are none */
+	word shares;    /* records at and beyond this index have no limit that is a share of the workers: see share.h */
 
 	_Alignas(SEGMENT_LINE) word reloads;      /* successful ones, the first load included */
 	word reloads_failed;                      /* since the segment was made */

@@ -23,6 +23,7 @@
 #include "once.h"
 #include "policy.h"
 #include "request.h"
+#include "share.h"
 #include "waiting.h"
 #include "words.h"
 #include "worker.h"
@@ -156,6 +157,7 @@ int worker_register(const struct map *map, struct worker *worker)
 	}
 	FAILPOINT("register.claimed");
 	write_identity(map, &map->workers[worker->slot], life);
+	share_recount(map);
 	return 0;
 }
 
@@ -253,6 +255,7 @@ void worker_unregister_from(const struct map *map, struct worker *worker, const 
 	if (!map->private_mode)
 		life_lock(map, worker->life, F_UNLCK);
 	worker->life = 0;
+	share_recount(map);
 }
 
 bool worker_reap(const struct map *map, uint32_t slot, uint32_t life, bool certain, uint32_t own_life)
@@ -287,6 +290,8 @@ unsigned worker_sweep(const struct map *map, uint32_t own_life)
 		if (life != 0 && worker_reap(map, i, (uint32_t)life, false, own_life))
 			reaped++;
 	}
+	if (reaped > 0)
+		share_recount(map);
 	return reaped;
 }
 

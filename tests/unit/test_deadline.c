@@ -134,6 +134,119 @@ START_TEST(a_deadline_survives_the_header)
 }
 END_TEST
 
+/* ---- grpc-timeout ---- */
+
+START_TEST(grpc_headers_are_read)
+{
+	static const struct {
+		const char *text;
+		int64_t ns;
+	} good[] = {
+	        {"250m", 250 * MS},
+	        {"1H", 3600000 * MS},
+	        {"1M", 60000 * MS},
+	        {"2S", 2000 * MS},
+	        {"7u", 7000},
+	        {"9n", 9},
+	        {"99999999n", 99999999},
+	        {"0n", 0},
+	        {"0H", 0},
+	        {"00000001m", MS},
+	        {"99999999u", INT64_C(99999999000)},
+	        {"99999999m", INT64_C(99999999) * MS},
+	        {"99999999S", INT64_C(99999999) * 1000 * MS},
+	};
+	int64_t deadline;
+
+	for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
+		ck_assert_msg(resc_deadline_parse_grpc(good[i].text, &deadline) == 0, "\"%s\"", good[i].text);
+		ck_assert_msg(deadline == NOW + good[i].ns, "\"%s\"", good[i].text);
+	}
+	ck_assert_int_eq(resc_deadline_parse_grpc("99999999M", &deadline), 0);
+	ck_assert_int_eq(deadline, NOW + INT64_C(99999999) * 60000 * MS);
+	ck_assert_int_eq(resc_deadline_parse_grpc("99999999H", &deadline), 0);
+	ck_assert_int_eq(deadline, RESC_NO_DEADLINE); /* it does not wrap */
+}
+END_TEST
+
+START_TEST(what_is_no_grpc_timeout_is_refused)
+{
+	static const char *const bad[] = {"",     "1",    "m",   "250", "123456789m", "000000001m", "1234567890123456789012345m",
+	                                  "1h",   "1s",   "1ms", " 1m", "1m ",        "1 m",        "-1m",
+	                                  "+1m",  "1.5S", "1N",  "1U",  "0x1m",       "infinite",   "\xc2\xb2m",
+	                                  "1\nm", "1Sm"};
+	int64_t deadline = 77;
+
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+		ck_assert_msg(resc_deadline_parse_grpc(bad[i], &deadline) == -EINVAL, "\"%s\"", bad[i]);
+	ck_assert_int_eq(resc_deadline_parse_grpc(NULL, &deadline), -EINVAL);
+	ck_assert_int_eq(resc_deadline_parse_grpc("1m", NULL), -EINVAL);
+	ck_assert_int_eq(deadline, 77);
+}
+END_TEST
+
+START_TEST(grpc_headers_are_written_in_the_finest_unit_that_fits)
+{
+	static const struct {
+		int64_t left;
+		const char *text;
+	} cases[] = {
+	        {-1, "0n"},
+	        {0, "0n"},
+	        {1, "1n"},
+	        {99999999, "99999999n"},
+	        {100000000, "100000u"},
+	        {100000001, "100001u"}, /* up */
+	        {INT64_C(99999999000), "99999999u"},
+	        {INT64_C(99999999001), "100000m"},
+	        {INT64_C(99999999) * MS, "99999999m"},
+	        {INT64_C(99999999) * MS + 1, "100000S"},
+	        {INT64_C(99999999) * 1000 * MS, "99999999S"},
+	        {INT64_C(99999999) * 1000 * MS + 1, "1666667M"},
+	};
+	char text[16];
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		int length = resc_deadline_format_grpc(NOW + cases[i].left, text, sizeof(text));
+		ck_assert_str_eq(text, cases[i].text);
+		ck_assert_int_eq(length, (int)strlen(text));
+	}
+	/* 153722868 minutes would be 9 digits. */
+	ck_assert_int_eq(resc_deadline_format_grpc(INT64_MAX - 1, text, sizeof(text)), 8);
+	ck_assert_str_eq(text, "2562048H");
+	ck_assert_int_eq(resc_deadline_format_grpc(INT64_MIN, text, sizeof(text)), 2);
+	ck_assert_str_eq(text, "0n");
+}
+END_TEST
+
+START_TEST(without_a_deadline_there_is_no_grpc_timeout_to_send)
+{
+	char text[16] = "x";
+
+	ck_assert_int_eq(resc_deadline_format_grpc(RESC_NO_DEADLINE, text, sizeof(text)), 0);
+	ck_assert_str_eq(text, "");
+	ck_assert_int_eq(resc_deadline_format_grpc(RESC_NO_DEADLINE, text, 0), -ENOSPC);
+	ck_assert_int_eq(resc_deadline_format_grpc(NOW + 250 * MS, text, 8), 7);
+	ck_assert_str_eq(text, "250000u");
+	ck_assert_int_eq(resc_deadline_format_grpc(NOW + 250 * MS, text, 7), -ENOSPC);
+	ck_assert_int_eq(resc_deadline_format_grpc(NOW, NULL, 0), -ENOSPC);
+}
+END_TEST
+
+START_TEST(a_grpc_deadline_is_never_shortened_and_hardly_lengthened)
+{
+	char text[16];
+	int64_t back;
+
+	for (int64_t left = 1; left < INT64_C(1) << 60; left = left * 3 + 7) {
+		ck_assert_int_gt(resc_deadline_format_grpc(NOW + left, text, sizeof(text)), 0);
+		ck_assert_int_eq(resc_deadline_parse_grpc(text, &back), 0);
+		ck_assert_int_ge(back, NOW + left);
+		ck_assert_int_le(back - NOW - left, left / 99999);
+	}
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("deadline");
@@ -148,6 +261,11 @@ int main(void)
 	tcase_add_test(tests, what_is_no_number_of_milliseconds_is_refused);
 	tcase_add_test(tests, headers_are_written);
 	tcase_add_test(tests, a_deadline_survives_the_header);
+	tcase_add_test(tests, grpc_headers_are_read);
+	tcase_add_test(tests, what_is_no_grpc_timeout_is_refused);
+	tcase_add_test(tests, grpc_headers_are_written_in_the_finest_unit_that_fits);
+	tcase_add_test(tests, without_a_deadline_there_is_no_grpc_timeout_to_send);
+	tcase_add_test(tests, a_grpc_deadline_is_never_shortened_and_hardly_lengthened);
 	suite_add_tcase(suite, tests);
 	return fixture_run(suite);
 }

@@ -107,14 +107,11 @@ static void seconds(const struct page *page, uint64_t value_us)
 
 typedef uint64_t (*value_fn)(const struct inspect_resource *r);
 
-static void simple(const struct page *page, const char *name, enum family_type type, const char *help, value_fn value)
+static void gauge(const struct page *page, const char *name, const char *help, value_fn value)
 {
-	char sample[64];
-
-	family(page, name, type, help);
-	snprintf(sample, sizeof(sample), "%s%s", name, type == COUNTER ? "_total" : "");
+	family(page, name, GAUGE, help);
 	for (const struct inspect_resource *r = page->resources; r < page->end; r++) {
-		series(page, sample, r, NULL, NULL);
+		series(page, name, r, NULL, NULL);
 		number(page, value(r));
 	}
 }
@@ -155,50 +152,122 @@ static uint64_t consecutive_of(const struct inspect_resource *r)
 {
 	return r->consecutive;
 }
-static uint64_t enters_of(const struct inspect_resource *r)
+static uint64_t waiting_of(const struct inspect_resource *r)
 {
-	return r->counters.enters;
-}
-static uint64_t admitted_of(const struct inspect_resource *r)
-{
-	return r->counters.admitted;
-}
-static uint64_t slow_of(const struct inspect_resource *r)
-{
-	return r->counters.slow;
-}
-static uint64_t stale_of(const struct inspect_resource *r)
-{
-	return r->counters.stale;
-}
-static uint64_t untracked_of(const struct inspect_resource *r)
-{
-	return r->counters.untracked;
-}
-static uint64_t probes_of(const struct inspect_resource *r)
-{
-	return r->counters.probes;
+	return r->waiting;
 }
 static uint64_t retries_of(const struct inspect_resource *r)
 {
-	return r->counters.retries;
+	return r->retries;
 }
-static uint64_t probes_reclaimed_of(const struct inspect_resource *r)
+static uint64_t rate_burst_of(const struct inspect_resource *r)
 {
-	return r->counters.probes_reclaimed;
+	return r->rated ? r->policy.rate_burst : 0;
 }
-static uint64_t permits_reclaimed_of(const struct inspect_resource *r)
+static uint64_t throttle_requests_of(const struct inspect_resource *r)
 {
-	return r->counters.permits_reclaimed;
+	return r->throttle_requests;
+}
+static uint64_t throttle_accepts_of(const struct inspect_resource *r)
+{
+	return r->throttle_accepts;
+}
+
+/* ---- counters ---- */
+
+/*
+ * A family is one counter of that name; or, where it has a label, all counters whose name begins so, and the rest of the name is the value
+ * of the label. A counter that is added to a table is on the page by that; where it needs a family of its own a unit test says so.
+ */
+struct counter_family {
+	const char *name;
+	const char *label;
+	const char *counter;
+	const char *help;
+};
+
+static const struct counter_family families[] = {
+        {"resc_enters", NULL, "enters", "Calls that asked for admission: admitted and refused."},
+        {"resc_admitted", NULL, "admitted", "Calls admitted."},
+        {"resc_waited_calls", NULL, "waited", "Calls admitted after waiting for a permit or for the rate limit."},
+        {"resc_calls", "outcome", "ended_", "Admitted calls that ended, by outcome."},
+        {"resc_refusals", "reason", "refused_", "Calls refused, by the guard that refused."},
+        {"resc_would_refuse", "reason", "would_", "What guards in shadow mode would have refused, by guard."},
+        {"resc_slow_calls", NULL, "slow", "Calls that took longer than slow_call."},
+        {"resc_stale_results", NULL, "stale", "Results that came too late to count."},
+        {"resc_untracked_calls", NULL, "untracked", "Calls admitted without a permit cell, because none was left and no limit is set."},
+        {"resc_fallbacks", "kind", "fallback_", "Answers that were given without the dependency, by kind."},
+        {"resc_once", "event", "once_", "Idempotency keys begun (first) and done, and what repeated ones were told."},
+        {"resc_probes", NULL, "probes", "Probes admitted."},
+        {"resc_probes_reclaimed", NULL, "probes_reclaimed", "Probe leases taken back from dead or overdue owners."},
+        {"resc_permits_reclaimed", NULL, "permits_reclaimed", "Permits taken back from dead owners."},
+        {"resc_retries", NULL, "retries", "Retries granted."},
+        {"resc_retries_refused", "reason", "retry_", "Retries refused, by reason."},
+};
+
+static bool is_of_family(const struct counter_family *f, const char *counter)
+{
+	return f->label ? strncmp(counter, f->counter, strlen(f->counter)) == 0 : strcmp(counter, f->counter) == 0;
+}
+
+/* The rest of the counter's name; or all of it, where that is the name of an answer, as "retry_deadline" is. */
+static const char *label_of(const struct counter_family *f, const char *counter)
+{
+	static const char *const answers[] = {
+#define X(NAME, name, text) #name,
+	        RESC_RETRY_REFUSALS(X)
+#undef X
+	};
+
+	for (size_t i = 0; i < sizeof(answers) / sizeof(answers[0]); i++)
+		if (strcmp(counter, answers[i]) == 0)
+			return counter;
+	return counter + strlen(f->counter);
+}
+
+static void write_family(const struct page *page, const struct counter_family *f)
+{
+	unsigned members[COUNTERS_SHOWN];
+	size_t count = 0;
+	char sample[64];
+
+	for (unsigned i = 0; i < COUNTERS_SHOWN; i++)
+		if (is_of_family(f, counter_name(i)))
+			members[count++] = i;
+	family(page, f->name, COUNTER, f->help);
+	snprintf(sample, sizeof(sample), "%s_total", f->name);
+	for (const struct inspect_resource *r = page->resources; r < page->end; r++)
+		for (size_t i = 0; i < count; i++) {
+			series(page, sample, r, f->label, f->label ? label_of(f, counter_name(members[i])) : NULL);
+			number(page, counter_value(&r->counters, members[i]));
+		}
+}
+
+static void write_counters(const struct page *page)
+{
+	for (size_t i = 0; i < sizeof(families) / sizeof(families[0]); i++)
+		write_family(page, &families[i]);
+}
+
+/* ---- the parts of the page ---- */
+
+static void write_modes(const struct page *page)
+{
+	family(page, "resc_policy_mode", GAUGE,
+	       "Mode of each block of the policy: 0 off, 1 shadow (counts, and refuses nothing), 2 enforce.");
+	for (const struct inspect_resource *r = page->resources; r < page->end; r++)
+		for (enum policy_part b = 0; b < PARTS; b++) {
+			series(page, "resc_policy_mode", r, "policy", part_name(b));
+			number(page, part_mode_of(&r->policy, b));
+		}
 }
 
 static void write_breakers(const struct page *page)
 {
 	static const enum override_mode modes[] = {OVERRIDE_OPEN, OVERRIDE_CLOSED, OVERRIDE_DISABLED};
 
-	simple(page, "resc_breaker_state", GAUGE, "State of the breaker: 0 closed, 1 open, 2 half-open.", state_of);
-	simple(page, "resc_breaker_probe_due", GAUGE, "1 while the breaker is open, its cooldown is over and no call has come yet.",
-	       probe_due_of);
+	gauge(page, "resc_breaker_state", "State of the breaker: 0 closed, 1 open, 2 half-open.", state_of);
+	gauge(page, "resc_breaker_probe_due", "1 while the breaker is open, its cooldown is over and no call has come yet.", probe_due_of);
 	family(page, "resc_override_info", GAUGE, "1 for the mode that an operator has forced the resource into.");
 	for (const struct inspect_resource *r = page->resources; r < page->end; r++)
 		for (size_t m = 0; m < sizeof(modes) / sizeof(modes[0]); m++) {
@@ -214,54 +283,18 @@ static void write_breakers(const struct page *page)
 		series(page, "resc_transitions_total", r, "to", "half_open");
 		number(page, r->counters.half_opened);
 	}
-	simple(page, "resc_window_calls", GAUGE, "Calls in the breaker's window now.", window_calls_of);
-	simple(page, "resc_window_failures", GAUGE, "Failed calls in the breaker's window now.", window_failures_of);
-	simple(page, "resc_window_slow", GAUGE, "Slow calls in the breaker's window now.", window_slow_of);
-	simple(page, "resc_consecutive_failures", GAUGE, "Failures in a row now.", consecutive_of);
-	simple(page, "resc_probes_out", GAUGE, "Probes that are out now.", probes_out_of);
-	simple(page, "resc_probes", COUNTER, "Probes admitted.", probes_of);
-	simple(page, "resc_probes_reclaimed", COUNTER, "Probe leases taken back from dead or overdue owners.", probes_reclaimed_of);
-}
-
-static void write_calls(const struct page *page)
-{
-	simple(page, "resc_enters", COUNTER, "Calls that asked for admission: admitted and refused.", enters_of);
-	simple(page, "resc_admitted", COUNTER, "Calls admitted.", admitted_of);
-	family(page, "resc_calls", COUNTER, "Admitted calls that ended, by outcome.");
-	for (const struct inspect_resource *r = page->resources; r < page->end; r++) {
-#define X(NAME, name, text)                                                                                                                \
-	series(page, "resc_calls_total", r, "outcome", #name);                                                                             \
-	number(page, r->counters.ended_##name);
-		RESC_OUTCOMES(X)
-#undef X
-	}
-	family(page, "resc_refusals", COUNTER, "Calls refused, by the guard that refused.");
-	for (const struct inspect_resource *r = page->resources; r < page->end; r++) {
-#define X(NAME, name, text)                                                                                                                \
-	series(page, "resc_refusals_total", r, "reason", #name);                                                                           \
-	number(page, r->counters.refused_##name);
-		RESC_REFUSALS(X)
-#undef X
-	}
-	simple(page, "resc_slow_calls", COUNTER, "Calls that took longer than slow_call.", slow_of);
-	simple(page, "resc_stale_results", COUNTER, "Results that came too late to count.", stale_of);
-	simple(page, "resc_untracked_calls", COUNTER, "Calls admitted without a permit cell, because none was left and no limit is set.",
-	       untracked_of);
-	family(page, "resc_fallbacks", COUNTER, "Answers that were given without the dependency, by kind.");
-	for (const struct inspect_resource *r = page->resources; r < page->end; r++) {
-#define X(name, text)                                                                                                                      \
-	series(page, "resc_fallbacks_total", r, "kind", #name);                                                                            \
-	number(page, r->counters.fallback_##name);
-		RESC_FALLBACKS(X)
-#undef X
-	}
+	gauge(page, "resc_window_calls", "Calls in the breaker's window now.", window_calls_of);
+	gauge(page, "resc_window_failures", "Failed calls in the breaker's window now.", window_failures_of);
+	gauge(page, "resc_window_slow", "Slow calls in the breaker's window now.", window_slow_of);
+	gauge(page, "resc_consecutive_failures", "Failures in a row now.", consecutive_of);
+	gauge(page, "resc_probes_out", "Probes that are out now.", probes_out_of);
 }
 
 static void write_permits(const struct page *page)
 {
-	simple(page, "resc_permits_in_use", GAUGE, "Calls that are inside now, on the whole host.", in_use_of);
-	simple(page, "resc_permits_limit", GAUGE, "Limit of the bulkhead on calls inside; 0: none.", limit_of);
-	simple(page, "resc_permits_reclaimed", COUNTER, "Permits taken back from dead owners.", permits_reclaimed_of);
+	gauge(page, "resc_permits_in_use", "Calls that are inside now, on the whole host.", in_use_of);
+	gauge(page, "resc_permits_limit", "Limit of the bulkhead on calls inside; 0: none.", limit_of);
+	gauge(page, "resc_permits_waiting", "Calls that wait for a permit now.", waiting_of);
 }
 
 /* The budget's numbers are doubles with six digits behind the point that mean something. */
@@ -270,40 +303,53 @@ static uint64_t to_millionths(double value)
 	return value <= 0 ? 0 : value >= 1e12 ? UINT64_C(1000000000000000000) : (uint64_t)(value * 1e6 + 0.5);
 }
 
+static void tokens(const struct page *page, const char *name, const char *help, double (*value)(const struct inspect_resource *r))
+{
+	family(page, name, GAUGE, help);
+	for (const struct inspect_resource *r = page->resources; r < page->end; r++) {
+		series(page, name, r, NULL, NULL);
+		seconds(page, to_millionths(value(r)));
+	}
+}
+
+static double retry_tokens_of(const struct inspect_resource *r)
+{
+	return r->budgeted ? r->tokens : 0;
+}
+static double retry_capacity_of(const struct inspect_resource *r)
+{
+	return r->budgeted ? r->capacity : 0;
+}
+static double rate_tokens_of(const struct inspect_resource *r)
+{
+	return r->rated ? r->rate_tokens : 0;
+}
+static double rate_per_second_of(const struct inspect_resource *r)
+{
+	return r->rated ? (double)r->policy.rate_per_second / (double)TOKEN : 0;
+}
+static double throttle_of(const struct inspect_resource *r)
+{
+	return (double)r->throttle_ppm / 1e6;
+}
+
 static void write_retries(const struct page *page)
 {
-	simple(page, "resc_retries", COUNTER, "Retries granted.", retries_of);
-	family(page, "resc_retries_refused", COUNTER, "Retries refused, by reason.");
-	for (const struct inspect_resource *r = page->resources; r < page->end; r++) {
-		const struct {
-			const char *reason;
-			uint64_t count;
-		} refused[] = {
-		        {"attempts", r->counters.retry_attempts},         {"budget", r->counters.retry_budget},
-		        {"retry_deadline", r->counters.retry_deadline},   {"not_retryable", r->counters.retry_not_retryable},
-		        {"upstream", r->counters.retry_upstream},         {"pushback", r->counters.retry_pushback},
-		        {"retry_in_flight", r->counters.retry_in_flight},
-		};
-/* NOLINTNEXTLINE(bugprone-macro-parentheses): a summand each */
-#define X(NAME, name, text) +1
-		_Static_assert(sizeof(refused) / sizeof(refused[0]) == 0 RESC_RETRY_REFUSALS(X),
-		               "every answer of resc_retry has its series");
-#undef X
-		for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
-			series(page, "resc_retries_refused_total", r, "reason", refused[i].reason);
-			number(page, refused[i].count);
-		}
-	}
-	family(page, "resc_retry_tokens", GAUGE, "Tokens in the retry budget now; 0 where there is no budget.");
-	for (const struct inspect_resource *r = page->resources; r < page->end; r++) {
-		series(page, "resc_retry_tokens", r, NULL, NULL);
-		seconds(page, r->budgeted ? to_millionths(r->tokens) : 0);
-	}
-	family(page, "resc_retry_tokens_capacity", GAUGE, "Tokens that the retry budget can hold; 0 where there is no budget.");
-	for (const struct inspect_resource *r = page->resources; r < page->end; r++) {
-		series(page, "resc_retry_tokens_capacity", r, NULL, NULL);
-		seconds(page, r->budgeted ? to_millionths(r->capacity) : 0);
-	}
+	gauge(page, "resc_retries_in_flight", "Of the calls that are inside now, those that are retries.", retries_of);
+	tokens(page, "resc_retry_tokens", "Tokens in the retry budget now; 0 where there is no budget.", retry_tokens_of);
+	tokens(page, "resc_retry_tokens_capacity", "Tokens that the retry budget can hold; 0 where there is no budget.", retry_capacity_of);
+}
+
+static void write_rate(const struct page *page)
+{
+	tokens(page, "resc_rate_tokens", "Calls that the rate limit would admit at once now; 0 where there is no rate limit.",
+	       rate_tokens_of);
+	gauge(page, "resc_rate_burst", "Calls that the rate limit admits at once at most; 0 where there is no rate limit.", rate_burst_of);
+	tokens(page, "resc_rate_limit_per_second", "Calls a second of the rate limit; 0 where there is no rate limit.", rate_per_second_of);
+	tokens(page, "resc_throttle_ratio", "Share of the calls that the client-side throttle refuses now, 0 to 1.", throttle_of);
+	gauge(page, "resc_throttle_requests", "Requests in the throttle's window now.", throttle_requests_of);
+	gauge(page, "resc_throttle_accepts", "Of the requests in the throttle's window, those that the dependency accepted.",
+	      throttle_accepts_of);
 }
 
 /* ---- latencies ---- */
@@ -369,6 +415,33 @@ static void single(const struct page *page, const char *name, enum family_type t
 	fprintf(page->out, "%s%s %" PRIu64 "\n", name, type == COUNTER ? "_total" : "", value);
 }
 
+static uint64_t count_made(const struct page *page)
+{
+	uint64_t count = 0;
+
+	for (const struct inspect_resource *r = page->resources; r < page->end; r++)
+		count += (r->policy.flags & POLICY_MADE) != 0;
+	return count;
+}
+
+static void write_keys(const struct page *page, const struct map *map)
+{
+	struct once_usage usage;
+
+	inspect_once(map, &usage);
+	const struct {
+		const char *state;
+		uint32_t count;
+	} states[] = {{"working", usage.working}, {"done", usage.done}, {"unknown", usage.unknown}};
+
+	family(page, "resc_once_keys", GAUGE, "Idempotency keys in the table now, by state, those that have expired included.");
+	for (size_t i = 0; i < sizeof(states) / sizeof(states[0]); i++)
+		fprintf(page->out, "resc_once_keys{state=\"%s\"} %" PRIu32 "\n", states[i].state, states[i].count);
+	single(page, "resc_once_keys_expired", GAUGE, "Of these keys, those that have expired: a new key may take their place.",
+	       usage.expired);
+	single(page, "resc_once_keys_limit", GAUGE, "Places for idempotency keys.", usage.size);
+}
+
 static void write_host(const struct page *page, const struct map *map)
 {
 	struct inspect_daemon d;
@@ -383,7 +456,12 @@ static void write_host(const struct page *page, const struct map *map)
 	single(page, "resc_workers", GAUGE, "Workers that are attached now.", d.workers);
 	single(page, "resc_workers_limit", GAUGE, "Places for workers.", map->dims.workers);
 	single(page, "resc_workers_reaped", COUNTER, "Workers that died without leaving.", d.lives_reaped);
-	single(page, "resc_resources", GAUGE, "Resources that are configured.", (uint64_t)(page->end - page->resources));
+	single(page, "resc_resources", GAUGE, "Resources in use: configured, or made from a pattern.",
+	       (uint64_t)(page->end - page->resources));
+	single(page, "resc_resources_made", GAUGE, "Of the resources, those that were made at run time from a pattern.", count_made(page));
+	single(page, "resc_lookups_refused", COUNTER, "Lookups of a name that a pattern fits, for which there was no room.",
+	       d.lookups_refused);
+	write_keys(page, map);
 	single(page, "resc_segment_size_bytes", GAUGE, "Size of the segment.", map->size);
 	single(page, "resc_config_reload_success", GAUGE, "1 when the last load of the configuration succeeded, 0 when it failed.",
 	       !d.reload_failed);
@@ -423,9 +501,11 @@ int metrics_write(FILE *out, const struct map *map, bool openmetrics)
 	__fsetlocking(out, FSETLOCKING_BYCALLER); /* one thread, and tens of thousands of small writes */
 	write_host(&page, map);
 	write_breakers(&page);
-	write_calls(&page);
+	write_modes(&page);
+	write_counters(&page);
 	write_permits(&page);
 	write_retries(&page);
+	write_rate(&page);
 	write_latency(&page);
 	if (openmetrics)
 		fputs("# EOF\n", out);

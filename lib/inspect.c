@@ -18,11 +18,16 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
+#include <stddef.h>
 #include <string.h>
 
 #include "budget.h"
 #include "chars.h"
 #include "clock.h"
+#include "rate.h"
+#include "share.h"
+#include "throttle.h"
+#include "waiting.h"
 #include "window.h"
 #include "worker.h"
 
@@ -44,6 +49,44 @@ static uint64_t add_up(uint64_t sum, uint64_t n)
 static uint64_t load(const word *w)
 {
 	return atomic_load_explicit(w, memory_order_acquire);
+}
+
+/* ---- blocks ---- */
+
+static const struct {
+	const char *name;
+	uint64_t on;
+	uint64_t shadow;
+} parts[PARTS] = {
+        [PART_BREAKER] = {"breaker", POLICY_BREAKER, POLICY_SHADOW_BREAKER},
+        [PART_RETRY] = {"retry", POLICY_RETRY, 0},
+        [PART_BUDGET] = {"budget", POLICY_BUDGET | POLICY_RETRY_CAP, POLICY_SHADOW_BUDGET},
+        [PART_BULKHEAD] = {"bulkhead", POLICY_BULKHEAD, POLICY_SHADOW_BULKHEAD},
+        [PART_RATE] = {"rate", POLICY_RATE, POLICY_SHADOW_RATE},
+        [PART_THROTTLE] = {"throttle", POLICY_THROTTLE, POLICY_SHADOW_THROTTLE},
+        [PART_TIMEOUT] = {"timeout", POLICY_TIMEOUT, POLICY_SHADOW_TIMEOUT},
+        [PART_ONCE] = {"once", POLICY_ONCE, POLICY_SHADOW_ONCE},
+};
+
+const char *part_name(enum policy_part part)
+{
+	return parts[part].name;
+}
+
+enum part_mode part_mode_of(const struct policy *policy, enum policy_part part)
+{
+	bool limits = (policy->timeout_attempt_ms | policy->timeout_connect_ms | policy->timeout_total_ms | policy->timeout_probe_ms) != 0;
+
+	if ((policy->flags & parts[part].on) == 0 && !(part == PART_TIMEOUT && limits))
+		return PART_OFF;
+	return (policy->flags & parts[part].shadow) != 0 ? PART_SHADOW : PART_ENFORCE;
+}
+
+const char *part_mode_name(enum part_mode mode)
+{
+	static const char *const names[] = {"off", "shadow", "enforce"};
+
+	return names[mode];
 }
 
 /* ---- counters ---- */
@@ -88,6 +131,33 @@ void inspect_counters(const struct map *map, const struct state *state, struct r
 #define X(NAME, name, text) out->enters += out->refused_##name;
 	RESC_REFUSALS(X)
 #undef X
+}
+
+#define PLACE(counter)       {#counter, offsetof(struct resc_counters, counter)},
+#define X(name, text)        PLACE(name)
+#define XR(NAME, name, text) PLACE(refused_##name)
+#define XF(name, text)       PLACE(fallback_##name)
+static const struct {
+	const char *name;
+	size_t offset;
+} counter_places[] = {PLACE(enters) RESC_COUNTERS(X) RESC_REFUSALS(XR) RESC_FALLBACKS(XF)};
+#undef XF
+#undef XR
+#undef X
+#undef PLACE
+_Static_assert(sizeof(counter_places) / sizeof(counter_places[0]) == COUNTERS_SHOWN, "every counter has its place");
+
+const char *counter_name(unsigned i)
+{
+	return counter_places[i].name;
+}
+
+uint64_t counter_value(const struct resc_counters *counters, unsigned i)
+{
+	uint64_t value;
+
+	memcpy(&value, (const char *)counters + counter_places[i].offset, sizeof(value));
+	return value;
 }
 
 /* ---- latency ---- */
@@ -242,28 +312,36 @@ static void read_override(const struct state *state, uint64_t w, uint64_t now_ms
 
 /* ---- bulkhead ---- */
 
-static uint32_t count_permits(const struct map *map, const struct state *state)
+/* Calls and retries in one pass: there are never more retries than calls. */
+static void count_permits(const struct map *map, const struct state *state, struct inspect_resource *r)
 {
-	uint32_t count = 0;
-
-	for (uint32_t i = 0; i < map->dims.permits; i++)
-		count += atomic_load_explicit(map_permit(map, state, i), memory_order_relaxed) != 0;
-	return count;
+	r->in_flight = r->retries = 0;
+	for (uint32_t i = 0; i < map->dims.permits; i++) {
+		uint64_t cell = atomic_load_explicit(map_permit(map, state, i), memory_order_relaxed);
+		r->in_flight += cell != 0;
+		r->retries += cell != 0 && permit_is_retry(cell);
+	}
 }
 
 static void read_permits(const struct map *map, const struct state *state, struct inspect_resource *r)
 {
 	uint64_t limit = load(&state->limit);
 
-	r->in_flight = count_permits(map, state);
+	count_permits(map, state, r);
 	/* A limit that moved during the pass may not be the one that the holders came in under. */
 	for (int i = 0; i < TRIES && load(&state->limit) != limit; i++) {
 		limit = load(&state->limit);
-		r->in_flight = count_permits(map, state);
+		count_permits(map, state, r);
 	}
+	r->waiting = (uint32_t)smaller(waiting_count(map, state), map->dims.waiting);
 	r->limited = (r->policy.flags & POLICY_BULKHEAD) != 0;
 	if (!r->limited)
 		return;
+	if (part_mode_of(&r->policy, PART_BULKHEAD) == PART_SHADOW) {
+		/* The word limits nothing; what is asked about is the limit that would. */
+		r->limit = r->effective = (uint32_t)smaller(share_limit(map, &r->policy), map->dims.permits);
+		return;
+	}
 	r->limit = (uint32_t)smaller(limit_target(limit), map->dims.permits);
 	r->effective = (uint32_t)smaller(limit_effective(limit), r->limit);
 	r->debt = (uint32_t)smaller(limit_debt(limit), map->dims.permits);
@@ -291,6 +369,26 @@ static void read_budget(const struct map *map, const struct state *state, struct
 		return;
 	r->tokens = (double)budget_now(map, state, &r->policy, r->now_ms) / (double)TOKEN;
 	r->capacity = (double)r->policy.budget_capacity / (double)TOKEN;
+}
+
+static void read_rate(const struct map *map, const struct state *state, struct inspect_resource *r)
+{
+	r->rated = (r->policy.flags & POLICY_RATE) != 0;
+	if (!r->rated)
+		return;
+	uint64_t tokens = rate_now(map, state, &r->policy, clock_fine_ns(map));
+	r->rate_tokens = (double)smaller(tokens, r->policy.rate_burst * TOKEN) / (double)TOKEN;
+}
+
+static void read_throttle(const struct map *map, const struct state *state, struct inspect_resource *r)
+{
+	r->throttled = (r->policy.flags & POLICY_THROTTLE) != 0;
+	if (!r->throttled)
+		return;
+	r->throttle_ppm = throttle_now(map, state, &r->policy, r->now_ms, &r->throttle_requests, &r->throttle_accepts);
+	r->throttle_ppm = (uint32_t)smaller(r->throttle_ppm, 1000000);
+	r->throttle_requests = smaller(r->throttle_requests, COUNTER_MOST);
+	r->throttle_accepts = smaller(r->throttle_accepts, r->throttle_requests);
 }
 
 /* One look at the words that admission changes. False when the breaker moved meanwhile. */
@@ -331,6 +429,8 @@ int inspect_resource(const struct map *map, uint32_t index, struct inspect_resou
 	}
 	read_permits(map, state, out);
 	read_budget(map, state, out);
+	read_rate(map, state, out);
+	read_throttle(map, state, out);
 	inspect_counters(map, state, &out->counters);
 	read_latency(map, state, &out->latency);
 	return 0;
@@ -469,6 +569,7 @@ void inspect_daemon(const struct map *map, struct inspect_daemon *out)
 	        .resources = (uint32_t)smaller(load(&daemon->resources), map->dims.resources),
 	        .workers = count_workers(map),
 	        .lives_reaped = smaller(load(&map->live->lives_reaped), COUNTER_MOST),
+	        .lookups_refused = smaller(load(&map->live->lookups_refused), COUNTER_MOST),
 	};
 	/* The clock after the times: none of them is of the future. */
 	out->now_ms = clock_coarse_ms(map);
@@ -478,4 +579,17 @@ void inspect_daemon(const struct map *map, struct inspect_daemon *out)
 	if (out->reload_failed)
 		read_reload_text(daemon, out->reload_text);
 	chars_load(daemon->control, sizeof(daemon->control), out->control);
+}
+
+/* ---- idempotency keys ---- */
+
+void inspect_once(const struct map *map, struct once_usage *out)
+{
+	once_usage(map, out);
+	/* Slots change hands during the pass: what was counted twice is left out. */
+	out->size = map->dims.once;
+	out->working = (uint32_t)smaller(out->working, out->size);
+	out->done = (uint32_t)smaller(out->done, out->size - out->working);
+	out->unknown = (uint32_t)smaller(out->unknown, out->size - out->working - out->done);
+	out->expired = (uint32_t)smaller(out->expired, out->done + out->unknown);
 }

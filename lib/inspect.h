@@ -8,8 +8,27 @@
 
 #include "event.h"
 #include "map.h"
+#include "once.h"
 #include "policy.h"
 #include "words.h"
+
+/* The blocks of a policy, as the configuration names them. The mode of "retry" is its own: a budget may be in shadow beside it. */
+enum policy_part {
+	PART_BREAKER,
+	PART_RETRY,
+	PART_BUDGET, /* the token bucket, the cap on retries in flight, or both */
+	PART_BULKHEAD,
+	PART_RATE,
+	PART_THROTTLE,
+	PART_TIMEOUT,
+	PART_ONCE,
+	PARTS,
+};
+enum part_mode { PART_OFF, PART_SHADOW, PART_ENFORCE };
+
+const char *part_name(enum policy_part part);
+enum part_mode part_mode_of(const struct policy *policy, enum policy_part part);
+const char *part_mode_name(enum part_mode mode); /* "off", "shadow", "enforce" */
 
 struct inspect_override {
 	enum override_mode mode; /* OVERRIDE_NONE: none in force (an expired one is none) */
@@ -50,8 +69,10 @@ struct inspect_resource {
 	uint32_t trial_ok;
 	uint32_t trial_failed;
 
-	bool limited;       /* a bulkhead limits it */
+	bool limited;       /* there is a bulkhead; in shadow mode it only counts */
 	uint32_t in_flight; /* permits in use, bulkhead or not */
+	uint32_t retries;   /* of in_flight: those that entered as a retry */
+	uint32_t waiting;   /* calls that wait for a permit */
 	uint32_t limit;     /* target */
 	uint32_t effective; /* below the target while holders of a larger one, or of a superseded segment, are still inside */
 	uint32_t debt;
@@ -60,6 +81,14 @@ struct inspect_resource {
 	double tokens; /* 0..capacity, the floor's share of this moment included */
 	double capacity;
 
+	bool rated;
+	double rate_tokens; /* calls that would be admitted at once, of cost 1; 0..policy.rate_burst */
+
+	bool throttled;
+	uint64_t throttle_requests; /* in its window */
+	uint64_t throttle_accepts;  /* at most the requests */
+	uint32_t throttle_ppm;      /* the share that is refused now; at most 1000000 */
+
 	struct resc_counters counters; /* enters == admitted + refusals, always */
 	struct inspect_latency latency;
 };
@@ -67,6 +96,10 @@ struct inspect_resource {
 /* 0, or -ENOENT when the record is not in use. */
 int inspect_resource(const struct map *map, uint32_t index, struct inspect_resource *out);
 void inspect_counters(const struct map *map, const struct state *state, struct resc_counters *out);
+/* The counters one by one, enters first: whoever shows them all cannot forget one. i below COUNTERS_SHOWN. */
+#define COUNTERS_SHOWN (sizeof(struct resc_counters) / sizeof(uint64_t))
+const char *counter_name(unsigned i);
+uint64_t counter_value(const struct resc_counters *counters, unsigned i);
 /* Effective cooldown of a breaker that opens for the n-th time in a row (n from 0), without jitter. */
 uint64_t inspect_cooldown_ms(const struct policy *policy, unsigned reopened);
 
@@ -107,8 +140,12 @@ struct inspect_daemon {
 	uint32_t resources; /* records that may be in use */
 	uint32_t workers;   /* slots taken */
 	uint64_t lives_reaped;
+	uint64_t lookups_refused; /* names that a pattern fits, and for which there was no room */
 };
 
 void inspect_daemon(const struct map *map, struct inspect_daemon *out);
+
+/* The table of idempotency keys, that all resources share. working + done + unknown is at most size, expired at most done + unknown. */
+void inspect_once(const struct map *map, struct once_usage *out);
 
 #endif

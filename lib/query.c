@@ -43,6 +43,10 @@ static void read_state(const struct view *v, void *arg)
 	out->due_ms = in.breaker != TAG_OPEN ? -1 : in.due_ms > in.now_ms ? (int64_t)(in.due_ms - in.now_ms) : 0;
 	out->forced = in.override.mode != OVERRIDE_NONE;
 	out->retry_tokens = in.budgeted ? in.tokens : -1;
+	out->waiting = in.waiting;
+	out->retries = in.retries;
+	out->rate_tokens = in.rated ? in.rate_tokens : -1;
+	out->throttle = in.throttled ? (double)in.throttle_ppm / 1e6 : -1;
 }
 
 int resc_state(resc_resource *resource, struct resc_state *out)

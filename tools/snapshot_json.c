@@ -68,6 +68,11 @@ static json_t *share(uint64_t ppm)
 	return real((double)ppm / 1e6);
 }
 
+static json_t *share_if(bool there, uint64_t ppm)
+{
+	return there ? share(ppm) : json_null();
+}
+
 /* Text of the segment comes cleaned out of the library; should it not be UTF-8 all the same, the document stays one. */
 static json_t *text(const char *s)
 {
@@ -151,15 +156,25 @@ const char *event_value_name(const struct event *event, unsigned i)
 
 /* ---- a policy: null for what is off ---- */
 
-static json_t *breaker_policy(struct out *out, const struct policy *p)
+/* A block that is on, with its mode; its keys follow. */
+static json_t *block(struct out *out, const struct policy *p, enum policy_part which)
 {
 	json_t *o = json_object();
 
+	put(out, o, "mode", json_string(part_mode_name(part_mode_of(p, which))));
+	return o;
+}
+
+static json_t *breaker_policy(struct out *out, const struct policy *p)
+{
+	json_t *o = block(out, p, PART_BREAKER);
+
 	put(out, o, "consecutive", integer_if(p->consecutive != 0, p->consecutive));
-	put(out, o, "failure_rate", p->failure_rate_ppm != 0 ? share(p->failure_rate_ppm) : json_null());
-	put(out, o, "slow_rate", p->slow_rate_ppm != 0 ? share(p->slow_rate_ppm) : json_null());
+	put(out, o, "failure_rate", share_if(p->failure_rate_ppm != 0, p->failure_rate_ppm));
+	put(out, o, "slow_rate", share_if(p->slow_rate_ppm != 0, p->slow_rate_ppm));
 	put(out, o, "slow_call_ms", real_if(p->slow_call_ns != 0, (double)p->slow_call_ns / 1e6));
-	put(out, o, "window_ms", integer(p->window_ms));
+	put(out, o, "window_ms", integer_if(p->window_calls == 0, p->window_ms));
+	put(out, o, "window_calls", integer_if(p->window_calls != 0, p->window_calls));
 	put(out, o, "min_calls", integer(p->min_calls));
 	put(out, o, "cooldown_ms", integer(p->cooldown_ms));
 	put(out, o, "cooldown_factor", share(p->cooldown_factor_ppm));
@@ -168,6 +183,8 @@ static json_t *breaker_policy(struct out *out, const struct policy *p)
 	put(out, o, "probes", integer(p->probes));
 	put(out, o, "successes", integer(p->successes));
 	put(out, o, "probe_timeout_ms", integer(p->probe_timeout_ms));
+	put(out, o, "trial_failure_rate", share_if(p->trial_failure_rate_ppm != 0, p->trial_failure_rate_ppm));
+	put(out, o, "retry_after_max_ms", integer(p->retry_after_max_ms));
 	return o;
 }
 
@@ -185,45 +202,132 @@ const char *jitter_name(uint64_t jitter)
 	return names[jitter < 5 ? jitter : 0];
 }
 
+const char *deposit_name(uint64_t deposit)
+{
+	return deposit == DEPOSIT_REQUEST ? "request" : "success";
+}
+
+const char *on_death_name(uint64_t on_death)
+{
+	return on_death == ON_DEATH_FREE ? "free" : "unknown";
+}
+
+/* Tokens, a cap on retries in flight, or both. */
 static json_t *budget_policy(struct out *out, const struct policy *p)
 {
-	json_t *o = json_object();
+	bool bucket = (p->flags & POLICY_BUDGET) != 0, cap = (p->flags & POLICY_RETRY_CAP) != 0;
+	json_t *o = block(out, p, PART_BUDGET);
 
-	put(out, o, "ratio", share(p->budget_ratio));
-	put(out, o, "capacity", share(p->budget_capacity));
-	put(out, o, "per_second", share(p->budget_per_second));
+	put(out, o, "ratio", share_if(bucket, p->budget_ratio));
+	put(out, o, "capacity", share_if(bucket, p->budget_capacity));
+	put(out, o, "per_second", share_if(bucket, p->budget_per_second));
+	put(out, o, "deposit", text_if(bucket, deposit_name(p->budget_deposit)));
+	put(out, o, "cost", share_if(bucket, p->budget_cost));
+	put(out, o, "timeout_cost", share_if(bucket, p->budget_timeout_cost));
+	put(out, o, "ttl_ms", integer_if(bucket && p->budget_ttl_ms != 0, p->budget_ttl_ms));
+	put(out, o, "threshold", share_if(bucket && p->budget_threshold_ppm != 0, p->budget_threshold_ppm));
+	put(out, o, "in_flight_floor", integer_if(cap, p->retries_floor));
+	put(out, o, "in_flight_share", share_if(cap, p->retries_share_ppm));
+	return o;
+}
+
+static json_t *retry_on_json(struct out *out, const struct policy *p)
+{
+	json_t *o = json_array();
+
+	if ((p->retry_on & 1u << RESC_FAIL) != 0)
+		append(out, o, json_string("fail"));
+	if ((p->retry_on & 1u << RESC_TIMEOUT) != 0)
+		append(out, o, json_string("timeout"));
 	return o;
 }
 
 static json_t *retry_policy(struct out *out, const struct policy *p)
 {
-	json_t *o = json_object();
+	json_t *o = block(out, p, PART_RETRY);
 
 	put(out, o, "attempts", integer(p->attempts));
 	put(out, o, "backoff", json_string(backoff_name(p->backoff)));
 	put(out, o, "jitter", json_string(jitter_name(p->backoff_jitter)));
 	put(out, o, "base_ms", real((double)p->base_ns / 1e6));
 	put(out, o, "cap_ms", real((double)p->cap_ns / 1e6));
-	put(out, o, "budget", p->flags & POLICY_BUDGET ? budget_policy(out, p) : json_null());
+	put(out, o, "retry_on", retry_on_json(out, p));
+	put(out, o, "budget", part_mode_of(p, PART_BUDGET) != PART_OFF ? budget_policy(out, p) : json_null());
+	return o;
+}
+
+static json_t *bulkhead_policy(struct out *out, const struct policy *p)
+{
+	bool of_workers = p->limit_share_ppm != 0;
+	json_t *o = block(out, p, PART_BULKHEAD);
+
+	put(out, o, "limit", integer_if(!of_workers, p->limit));
+	put(out, o, "limit_share", share_if(of_workers, p->limit_share_ppm));
+	put(out, o, "max_wait_ms", integer(p->max_wait_ms));
+	put(out, o, "max_waiting", integer(p->max_waiting));
+	put(out, o, "critical", share(p->critical_ppm));
+	put(out, o, "normal", share(p->normal_ppm));
+	put(out, o, "low", share(p->low_ppm));
+	put(out, o, "retry_after_ms", integer_if(p->retry_after_ms != 0, p->retry_after_ms));
+	return o;
+}
+
+static json_t *rate_policy(struct out *out, const struct policy *p)
+{
+	json_t *o = block(out, p, PART_RATE);
+
+	put(out, o, "per_second", share(p->rate_per_second));
+	put(out, o, "burst", integer(p->rate_burst));
+	put(out, o, "max_wait_ms", integer(p->rate_max_wait_ms));
+	return o;
+}
+
+static json_t *throttle_policy(struct out *out, const struct policy *p)
+{
+	json_t *o = block(out, p, PART_THROTTLE);
+
+	put(out, o, "k", share(p->throttle_k_ppm));
+	put(out, o, "window_ms", integer(p->throttle_window_ms));
+	return o;
+}
+
+static json_t *once_policy(struct out *out, const struct policy *p)
+{
+	json_t *o = block(out, p, PART_ONCE);
+
+	put(out, o, "ttl_ms", integer(p->once_ttl_ms));
+	put(out, o, "max_wait_ms", integer(p->once_max_wait_ms));
+	put(out, o, "on_death", json_string(on_death_name(p->once_on_death)));
+	return o;
+}
+
+static json_t *timeout_policy(struct out *out, const struct policy *p)
+{
+	json_t *o = block(out, p, PART_TIMEOUT);
+
+	put(out, o, "attempt_ms", integer_if(p->timeout_attempt_ms != 0, p->timeout_attempt_ms));
+	put(out, o, "connect_ms", integer_if(p->timeout_connect_ms != 0, p->timeout_connect_ms));
+	put(out, o, "total_ms", integer_if(p->timeout_total_ms != 0, p->timeout_total_ms));
+	put(out, o, "probe_ms", integer_if(p->timeout_probe_ms != 0, p->timeout_probe_ms));
 	return o;
 }
 
 static json_t *policy_json(struct out *out, const struct policy *p)
 {
-	json_t *o = json_object(), *bulkhead = json_object(), *timeout = json_object();
-	bool limited = (p->flags & POLICY_BULKHEAD) != 0;
+	static const struct {
+		enum policy_part which;
+		json_t *(*make)(struct out *out, const struct policy *p);
+	} makers[] = {
+	        {PART_BREAKER, breaker_policy}, {PART_RETRY, retry_policy},       {PART_BULKHEAD, bulkhead_policy},
+	        {PART_RATE, rate_policy},       {PART_THROTTLE, throttle_policy}, {PART_TIMEOUT, timeout_policy},
+	        {PART_ONCE, once_policy},
+	};
+	json_t *o = json_object();
 
-	put(out, bulkhead, "limit", integer(p->limit));
-	put(out, timeout, "attempt_ms", integer_if(p->timeout_attempt_ms != 0, p->timeout_attempt_ms));
-	put(out, timeout, "connect_ms", integer_if(p->timeout_connect_ms != 0, p->timeout_connect_ms));
-	put(out, timeout, "total_ms", integer_if(p->timeout_total_ms != 0, p->timeout_total_ms));
-
-	put(out, o, "breaker", p->flags & POLICY_BREAKER ? breaker_policy(out, p) : json_null());
-	put(out, o, "retry", p->flags & (POLICY_RETRY | POLICY_BUDGET) ? retry_policy(out, p) : json_null());
-	put(out, o, "bulkhead", limited ? json_incref(bulkhead) : json_null());
-	put(out, o, "timeout", timeout);
+	for (size_t i = 0; i < sizeof(makers) / sizeof(makers[0]); i++)
+		put(out, o, part_name(makers[i].which),
+		    part_mode_of(p, makers[i].which) != PART_OFF ? makers[i].make(out, p) : json_null());
 	put(out, o, "latency", json_boolean(p->flags & POLICY_LATENCY));
-	json_decref(bulkhead);
 	return o;
 }
 
@@ -252,6 +356,8 @@ static json_t *window_json(struct out *out, const struct inspect_resource *r)
 	json_t *o = json_object();
 	bool any = r->window_calls > 0;
 
+	put(out, o, "length_ms", integer_if(r->policy.window_calls == 0, r->policy.window_ms));
+	put(out, o, "length_calls", integer_if(r->policy.window_calls != 0, r->policy.window_calls));
 	put(out, o, "calls", integer(r->window_calls));
 	put(out, o, "failures", integer(r->window_failures));
 	put(out, o, "slow", integer(r->window_slow));
@@ -272,9 +378,8 @@ static json_t *probes_json(struct out *out, const struct inspect_resource *r)
 	return o;
 }
 
-static json_t *permits_json(struct out *out, const struct inspect_resource *r)
+static json_t *permits_json(struct out *out, const struct inspect_resource *r, uint32_t in_use)
 {
-	uint32_t in_use = roster_take(&out->roster, out->map, r);
 	json_t *o = json_object(), *holders = json_array();
 
 	for (size_t i = 0; i < out->roster.held; i++) {
@@ -291,16 +396,38 @@ static json_t *permits_json(struct out *out, const struct inspect_resource *r)
 	put(out, o, "limit", integer_if(r->limited, r->limit));
 	put(out, o, "effective", integer_if(r->limited, r->effective));
 	put(out, o, "debt", integer_if(r->limited, r->debt));
+	put(out, o, "waiting", integer(r->waiting));
 	put(out, o, "by_worker", holders);
 	return o;
 }
 
-static json_t *budget_json(struct out *out, const struct inspect_resource *r)
+static json_t *retry_json(struct out *out, const struct inspect_resource *r, uint32_t in_flight)
 {
 	json_t *o = json_object();
 
 	put(out, o, "tokens", real_if(r->budgeted, r->tokens));
 	put(out, o, "capacity", real_if(r->budgeted, r->capacity));
+	put(out, o, "in_flight", integer(in_flight));
+	return o;
+}
+
+static json_t *rate_json(struct out *out, const struct inspect_resource *r)
+{
+	json_t *o = json_object();
+
+	put(out, o, "tokens", real_if(r->rated, r->rate_tokens));
+	put(out, o, "burst", integer_if(r->rated, r->policy.rate_burst));
+	put(out, o, "per_second", share_if(r->rated, r->policy.rate_per_second));
+	return o;
+}
+
+static json_t *throttle_json(struct out *out, const struct inspect_resource *r)
+{
+	json_t *o = json_object();
+
+	put(out, o, "share", share_if(r->throttled, r->throttle_ppm));
+	put(out, o, "requests", integer_if(r->throttled, r->throttle_requests));
+	put(out, o, "accepts", integer_if(r->throttled, r->throttle_accepts));
 	return o;
 }
 
@@ -308,16 +435,8 @@ static json_t *counters_json(struct out *out, const struct resc_counters *counte
 {
 	json_t *o = json_object();
 
-	put(out, o, "enters", integer(counters->enters));
-#define X(name, text) put(out, o, #name, integer(counters->name));
-	RESC_COUNTERS(X)
-#undef X
-#define X(NAME, name, text) put(out, o, "refused_" #name, integer(counters->refused_##name));
-	RESC_REFUSALS(X)
-#undef X
-#define X(name, text) put(out, o, "fallback_" #name, integer(counters->fallback_##name));
-	RESC_FALLBACKS(X)
-#undef X
+	for (unsigned i = 0; i < COUNTERS_SHOWN; i++)
+		put(out, o, counter_name(i), integer(counter_value(counters, i)));
 	return o;
 }
 
@@ -351,6 +470,7 @@ static void put_state(struct out *out, json_t *o, const struct inspect_resource 
 	bool open = r->breaker == TAG_OPEN;
 
 	put(out, o, "state", json_string(breaker_name(r->breaker)));
+	put(out, o, "mode", json_string(part_mode_name(part_mode_of(&r->policy, PART_BREAKER))));
 	put(out, o, "since_ms", integer(r->since_ms));
 	put(out, o, "since_age_ms", integer(from_until(r->since_ms, r->now_ms)));
 	put(out, o, "why", json_string(reason_name(r->reason)));
@@ -366,14 +486,18 @@ static void put_state(struct out *out, json_t *o, const struct inspect_resource 
 static json_t *resource_json(struct out *out, const struct inspect_resource *r)
 {
 	json_t *o = json_object();
+	uint32_t in_use = roster_take(&out->roster, out->map, r);
 
 	put(out, o, "name", text(r->name));
+	put(out, o, "made", json_boolean(r->policy.flags & POLICY_MADE));
 	put_state(out, o, r);
 	put(out, o, "override", override_json(out, r));
 	put(out, o, "window", window_json(out, r));
 	put(out, o, "probes", probes_json(out, r));
-	put(out, o, "permits", permits_json(out, r));
-	put(out, o, "retry", budget_json(out, r));
+	put(out, o, "permits", permits_json(out, r, in_use));
+	put(out, o, "retry", retry_json(out, r, r->retries < in_use ? r->retries : in_use));
+	put(out, o, "rate", rate_json(out, r));
+	put(out, o, "throttle", throttle_json(out, r));
 	put(out, o, "counters", counters_json(out, &r->counters));
 	put(out, o, "latency", latency_json(out, &r->latency));
 	put(out, o, "policy", policy_json(out, &r->policy));
@@ -440,6 +564,7 @@ static json_t *daemon_json(struct out *out)
 	put(out, o, "control", text(d.control));
 	put(out, o, "reload", reload_json(out, &d));
 	put(out, o, "workers_reaped", integer(d.lives_reaped));
+	put(out, o, "lookups_refused", integer(d.lookups_refused));
 	return o;
 }
 
@@ -453,6 +578,23 @@ static json_t *dims_json(struct out *out)
 	put(out, o, "permits", integer(dims->permits));
 	put(out, o, "shards", integer(dims->shards));
 	put(out, o, "events", integer(dims->events));
+	put(out, o, "calls", integer(dims->calls));
+	put(out, o, "waiting", integer(dims->waiting));
+	put(out, o, "once", integer(dims->once));
+	return o;
+}
+
+static json_t *once_json(struct out *out)
+{
+	struct once_usage usage;
+	json_t *o = json_object();
+
+	inspect_once(out->map, &usage);
+	put(out, o, "size", integer(usage.size));
+	put(out, o, "working", integer(usage.working));
+	put(out, o, "done", integer(usage.done));
+	put(out, o, "unknown", integer(usage.unknown));
+	put(out, o, "expired", integer(usage.expired));
 	return o;
 }
 
@@ -554,6 +696,7 @@ static json_t *head_json(struct out *out)
 	put(out, o, "now_ms", integer(now_ms));
 	put(out, o, "segment", segment_json(out));
 	put(out, o, "daemon", daemon_json(out));
+	put(out, o, "once", once_json(out));
 	return o;
 }
 

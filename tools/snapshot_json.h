@@ -27,6 +27,8 @@ const char *daemon_status(const struct inspect_daemon *daemon); /* "running", "s
 /* As the configuration spells them. */
 const char *backoff_name(uint64_t backoff);
 const char *jitter_name(uint64_t jitter);
+const char *deposit_name(uint64_t deposit);
+const char *on_death_name(uint64_t on_death);
 /* What an event's values mean, for its kind and reason; NULL: it has no such value. */
 const char *event_value_name(const struct event *event, unsigned i);
 

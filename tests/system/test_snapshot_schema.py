@@ -31,13 +31,18 @@ def check(document):
     errors = [f"{e.json_path}: {e.message}" for e in VALIDATOR.iter_errors(document)]
     assert not errors, errors
     held = {}
+    once = document["once"]
+    assert once["working"] + once["done"] + once["unknown"] <= once["size"] and once["expired"] <= once["done"] + once["unknown"]
     for r in document["resources"]:
         assert (r["opened_since_ms"] is not None) == (r["state"] == "open") == (r["due_ms"] is not None), r["name"]
         assert r["probes"]["out"] <= r["probes"]["limit"] and (r["state"] == "half_open" or r["probes"]["out"] == 0)
         assert r["window"]["failures"] <= r["window"]["calls"] and r["window"]["slow"] <= r["window"]["calls"]
         counters = r["counters"]
         assert counters["enters"] == counters["admitted"] + sum(n for name, n in counters.items() if name.startswith("refused_"))
-        assert r["permits"]["in_use"] == sum(h["permits"] for h in r["permits"]["by_worker"])
+        assert r["permits"]["in_use"] == sum(h["permits"] for h in r["permits"]["by_worker"]) >= r["retry"]["in_flight"]
+        assert (r["mode"] == "off") == (r["policy"]["breaker"] is None) and r["mode"] == (r["policy"]["breaker"] or {"mode": "off"})["mode"]
+        assert (r["window"]["length_ms"] is None) != (r["window"]["length_calls"] is None)
+        assert (r["rate"]["tokens"] or 0) <= (r["rate"]["burst"] or 0) and (r["throttle"]["accepts"] or 0) <= (r["throttle"]["requests"] or 0)
         assert r["latency"]["count"] == sum(n for _, n in r["latency"]["buckets"])
         assert r["since_ms"] + r["since_age_ms"] >= r["since_ms"] >= 0
         for holder in r["permits"]["by_worker"]:
@@ -74,12 +79,18 @@ def test_snapshot_of_a_fresh_instance(rescd):
     assert [r["name"] for r in document["resources"]] == list(CONFIG["resources"])
     payments, ledger, quiet = document["resources"]
     assert payments["policy"]["breaker"]["failure_rate"] == 0.5 and payments["policy"]["breaker"]["window_ms"] == 10000
-    assert payments["policy"]["retry"]["budget"] == {"ratio": 0.1, "capacity": 20, "per_second": 1}
-    assert payments["policy"]["timeout"] == {"attempt_ms": 800, "connect_ms": None, "total_ms": 1000}
-    assert payments["permits"] == {"in_use": 0, "limit": 8, "effective": 8, "debt": 0, "by_worker": []}
-    assert payments["retry"] == {"tokens": 20, "capacity": 20}
+    assert payments["policy"]["retry"]["budget"] == {
+        "mode": "enforce", "ratio": 0.1, "capacity": 20, "per_second": 1, "deposit": "success", "cost": 1, "timeout_cost": 1, "ttl_ms": None,
+        "threshold": None, "in_flight_floor": None, "in_flight_share": None}
+    assert payments["policy"]["retry"]["retry_on"] == ["fail", "timeout"]
+    assert payments["policy"]["timeout"] == {"mode": "enforce", "attempt_ms": 800, "connect_ms": None, "total_ms": 1000, "probe_ms": None}
+    assert payments["permits"] == {"in_use": 0, "limit": 8, "effective": 8, "debt": 0, "waiting": 0, "by_worker": []}
+    assert payments["retry"] == {"tokens": 20, "capacity": 20, "in_flight": 0}
+    assert payments["rate"] == {"tokens": None, "burst": None, "per_second": None} and payments["policy"]["rate"] is None
+    assert payments["throttle"] == {"share": None, "requests": None, "accepts": None} and payments["policy"]["throttle"] is None
+    assert payments["mode"] == "enforce" and payments["made"] is False and payments["policy"]["once"] is None
     assert ledger["policy"]["bulkhead"] is None and ledger["permits"]["limit"] is None
-    assert quiet["policy"]["breaker"] is None and quiet["policy"]["latency"] is False
+    assert quiet["mode"] == "off" and quiet["policy"]["breaker"] is None and quiet["policy"]["latency"] is False
 
 
 def test_snapshot_in_every_state(rescd):

@@ -25,9 +25,11 @@ FAMILIES = {
     "retries": ("resc_retries_total", {}), "opened": ("resc_transitions_total", {"to": "open"}),
     "half_opened": ("resc_transitions_total", {"to": "half_open"}), "closed": ("resc_transitions_total", {"to": "closed"}),
     "retry_deadline": ("resc_retries_refused_total", {"reason": "retry_deadline"}),
+    "retry_in_flight": ("resc_retries_refused_total", {"reason": "retry_in_flight"}), "waited": ("resc_waited_calls_total", {}),
 }
 PREFIXES = {"ended_": ("resc_calls_total", "outcome"), "refused_": ("resc_refusals_total", "reason"),
-            "fallback_": ("resc_fallbacks_total", "kind"), "retry_": ("resc_retries_refused_total", "reason")}
+            "fallback_": ("resc_fallbacks_total", "kind"), "would_": ("resc_would_refuse_total", "reason"),
+            "once_": ("resc_once_total", "event"), "retry_": ("resc_retries_refused_total", "reason")}
 
 
 def family_of(counter):

@@ -218,6 +218,52 @@ START_TEST(the_bulkhead)
 }
 END_TEST
 
+START_TEST(retries_are_counted_among_the_calls_inside)
+{
+	fixture_store(map_permit(&f.map, f.state, 0), permit_make(1, 1));
+	fixture_store(map_permit(&f.map, f.state, 40), permit_make(2, 1) | PERMIT_RETRY);
+	struct inspect_resource r = look();
+	ck_assert_uint_eq(r.in_flight, 2);
+	ck_assert_uint_eq(r.retries, 1);
+}
+END_TEST
+
+START_TEST(a_bulkhead_in_shadow_mode_shows_the_limit_that_it_would_have)
+{
+	fixture_store(&f.state->limit, limit_make(64, 64, 0, 7));
+	f.policy.flags |= POLICY_SHADOW_BULKHEAD;
+	policy_write(&f.map, f.index, &f.policy);
+	struct inspect_resource r = look();
+	ck_assert(r.limited);
+	ck_assert_uint_eq(r.limit, 8);
+	ck_assert_uint_eq(r.effective, 8);
+	ck_assert_uint_eq(r.debt, 0);
+}
+END_TEST
+
+START_TEST(each_part_of_a_policy_has_its_mode)
+{
+	static const uint64_t shadows[PARTS] = {
+	        [PART_BREAKER] = POLICY_SHADOW_BREAKER, [PART_BUDGET] = POLICY_SHADOW_BUDGET,     [PART_BULKHEAD] = POLICY_SHADOW_BULKHEAD,
+	        [PART_RATE] = POLICY_SHADOW_RATE,       [PART_THROTTLE] = POLICY_SHADOW_THROTTLE, [PART_TIMEOUT] = POLICY_SHADOW_TIMEOUT,
+	        [PART_ONCE] = POLICY_SHADOW_ONCE,
+	};
+	struct policy p = {.flags = 0};
+
+	for (enum policy_part part = 0; part < PARTS; part++)
+		ck_assert_int_eq(part_mode_of(&p, part), PART_OFF);
+	for (enum policy_part part = 0; part < PARTS; part++) {
+		p.flags = shadows[part]; /* without its block a shadow is nothing */
+		ck_assert_int_eq(part_mode_of(&p, part), PART_OFF);
+		p.flags = UINT32_MAX;
+		ck_assert_int_eq(part_mode_of(&p, part), PART_ENFORCE);
+		p.flags |= shadows[part];
+		for (enum policy_part other = 0; other < PARTS; other++)
+			ck_assert_int_eq(part_mode_of(&p, other), other == part && shadows[part] != 0 ? PART_SHADOW : PART_ENFORCE);
+	}
+}
+END_TEST
+
 START_TEST(holders_by_life)
 {
 	static const uint32_t cells[] = {9, 2, 9, 7, 2, 9};
@@ -481,6 +527,13 @@ static void expect_possible(const struct inspect_resource *r)
 	ck_assert_uint_le(r->window_slow, r->window_calls);
 	ck_assert_uint_le(r->probes_out, r->breaker == TAG_HALF_OPEN ? r->policy.probes : 0);
 	ck_assert_uint_le(r->in_flight, f.map.dims.permits);
+	ck_assert_uint_le(r->retries, r->in_flight);
+	ck_assert_uint_le(r->waiting, f.map.dims.waiting);
+	ck_assert_double_ge(r->rate_tokens, 0);
+	ck_assert_double_le(r->rate_tokens, r->rated ? (double)r->policy.rate_burst : 0);
+	ck_assert_uint_le(r->throttle_ppm, r->throttled ? 1000000 : 0);
+	ck_assert_uint_le(r->throttle_accepts, r->throttle_requests);
+	ck_assert_uint_le(r->throttle_requests, r->throttled ? INT64_MAX : 0);
 	ck_assert_uint_le(r->effective, r->limit);
 	ck_assert_uint_le(r->limit, f.map.dims.permits);
 	ck_assert_double_ge(r->tokens, 0);
@@ -514,7 +567,13 @@ static void look_at_everything(void)
 			expect_text(w.name, sizeof(w.name));
 		}
 	}
+	struct once_usage usage;
+	inspect_once(&f.map, &usage);
+	ck_assert_uint_eq(usage.size, f.map.dims.once);
+	ck_assert_uint_le((uint64_t)usage.working + usage.done + usage.unknown, usage.size);
+	ck_assert_uint_le(usage.expired, usage.done + usage.unknown);
 	inspect_daemon(&f.map, &d);
+	ck_assert_uint_le(d.lookups_refused, INT64_MAX);
 	ck_assert_uint_le(d.workers, f.map.dims.workers);
 	ck_assert_uint_le(d.resources, f.map.dims.resources);
 	ck_assert_uint_le(d.heartbeat_ms, d.now_ms);
@@ -640,6 +699,9 @@ int main(void)
 	        probes_that_are_out,
 	        a_streak_of_this_generation,
 	        the_bulkhead,
+	        retries_are_counted_among_the_calls_inside,
+	        a_bulkhead_in_shadow_mode_shows_the_limit_that_it_would_have,
+	        each_part_of_a_policy_has_its_mode,
 	        holders_by_life,
 	        B2_a_window_is_ten_ticks_and_no_longer,
 	        a_window_at_the_beginning_of_time,

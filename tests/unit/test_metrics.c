@@ -52,7 +52,20 @@ START_TEST(J3_every_series_is_there_at_zero)
 #define X(name, text) ck_assert_line("resc_fallbacks_total{resource=\"payments\",kind=\"" #name "\"} 0");
 	RESC_FALLBACKS(X)
 #undef X
+#define X(NAME, name, text) ck_assert_line("resc_once_total{resource=\"payments\",event=\"" #name "\"} 0");
+	X(FIRST, first, "")
+	X(DONE, done, "") X(REPLAYED, replayed, "") X(BUSY, busy, "") X(UNKNOWN, unknown, "") X(FULL, full, "")
+#undef X
+	        ck_assert_line("resc_would_refuse_total{resource=\"payments\",reason=\"full\"} 0");
 	ck_assert_line("resc_breaker_state{resource=\"payments\"} 0");
+	ck_assert_line("resc_policy_mode{resource=\"payments\",policy=\"breaker\"} 2");
+	ck_assert_line("resc_policy_mode{resource=\"payments\",policy=\"rate\"} 0");
+	ck_assert_line("resc_permits_waiting{resource=\"payments\"} 0");
+	ck_assert_line("resc_retries_in_flight{resource=\"payments\"} 0");
+	ck_assert_line("resc_rate_tokens{resource=\"payments\"} 0.000000");
+	ck_assert_line("resc_throttle_ratio{resource=\"payments\"} 0.000000");
+	ck_assert_line("resc_once_keys{state=\"working\"} 0");
+	ck_assert_line("resc_lookups_refused_total 0");
 	ck_assert_line("resc_latency_seconds_bucket{resource=\"payments\",le=\"+Inf\"} 0");
 	ck_assert_line("resc_latency_seconds_count{resource=\"payments\"} 0");
 	ck_assert_line("resc_workers 0");
@@ -68,6 +81,65 @@ START_TEST(J3_a_removed_resource_vanishes_and_comes_back)
 	ck_assert_int_eq(policy_publish(&f.map, "payments", &f.policy), (int)f.index);
 	write_page(false);
 	ck_assert_line("resc_admitted_total{resource=\"payments\"} 3");
+}
+END_TEST
+
+/* The line of a sample with that value, up to its name; fails unless there is exactly one. */
+static void expect_once(uint64_t value, const char *counter)
+{
+	char end[32];
+	const char *at;
+
+	snprintf(end, sizeof(end), "} %llu\n", (unsigned long long)value);
+	at = strstr(page, end);
+	ck_assert_msg(at != NULL, "%s is not on the page", counter);
+	ck_assert_msg(strstr(at + 1, end) == NULL, "%s is on the page twice", counter);
+}
+
+START_TEST(every_counter_is_on_the_page_once)
+{
+	static const char *const names[COUNTERS] = {
+#define X(name, text) #name,
+	        RESC_COUNTERS(X)
+#undef X
+#define X(NAME, name, text) "refused_" #name,
+	                RESC_REFUSALS(X)
+#undef X
+#define X(name, text) "fallback_" #name,
+	                        RESC_FALLBACKS(X)
+#undef X
+	};
+
+	for (unsigned i = 0; i < COUNTERS; i++)
+		fixture_store(&map_shard(&f.map, f.state, 0)->counters[i], 7000000 + 1000 * i);
+	write_page(false);
+	for (unsigned i = 0; i < COUNTERS; i++)
+		expect_once(7000000 + 1000 * i, names[i]);
+}
+END_TEST
+
+START_TEST(a_guard_in_shadow_mode_says_so)
+{
+	f.policy.flags |= POLICY_SHADOW_BREAKER | POLICY_RATE | POLICY_SHADOW_RATE | POLICY_RETRY_CAP | POLICY_MADE;
+	policy_write(&f.map, f.index, &f.policy);
+	write_page(false);
+	ck_assert_line("resc_policy_mode{resource=\"payments\",policy=\"breaker\"} 1");
+	ck_assert_line("resc_policy_mode{resource=\"payments\",policy=\"rate\"} 1");
+	ck_assert_line("resc_policy_mode{resource=\"payments\",policy=\"budget\"} 2");
+	ck_assert_line("resc_policy_mode{resource=\"payments\",policy=\"once\"} 0");
+	ck_assert_line("resc_rate_burst{resource=\"payments\"} 100");
+	ck_assert_line("resc_rate_limit_per_second{resource=\"payments\"} 100.000000");
+	ck_assert_line("resc_resources_made 1");
+}
+END_TEST
+
+START_TEST(retries_are_among_the_calls_inside)
+{
+	fixture_store(map_permit(&f.map, f.state, 0), permit_make(1, 1));
+	fixture_store(map_permit(&f.map, f.state, 9), permit_make(1, 2) | PERMIT_RETRY);
+	write_page(false);
+	ck_assert_line("resc_permits_in_use{resource=\"payments\"} 2");
+	ck_assert_line("resc_retries_in_flight{resource=\"payments\"} 1");
 }
 END_TEST
 
@@ -116,8 +188,10 @@ END_TEST
 int main(void)
 {
 	const TTest *const all[] = {
-	        J3_every_series_is_there_at_zero, J3_a_removed_resource_vanishes_and_comes_back, the_dialects_differ_where_they_must,
-	        states_and_overrides_as_numbers,  a_name_that_is_none_does_not_break_the_page,
+	        J3_every_series_is_there_at_zero,    J3_a_removed_resource_vanishes_and_comes_back,
+	        the_dialects_differ_where_they_must, every_counter_is_on_the_page_once,
+	        a_guard_in_shadow_mode_says_so,      retries_are_among_the_calls_inside,
+	        states_and_overrides_as_numbers,     a_name_that_is_none_does_not_break_the_page,
 	};
 	Suite *suite = suite_create("metrics");
 	TCase *tests = tcase_create("metrics");

@@ -22,6 +22,7 @@ struct attachment {
 	struct attachment *older;
 	uint64_t order; /* grows from each to the next */
 	bool quiet;     /* replaced, and no call can take anything in it any more */
+	unsigned pins;  /* threads that ask rescd something in it, without the lock */
 };
 
 /*
@@ -55,12 +56,22 @@ struct view {
 	struct view *next_retired;
 };
 
+/* rescd made no record, and is not asked again before that time or the next configuration. answer 0: nothing of the kind. */
+struct refusal {
+	int answer;
+	uint64_t until_ns; /* real coarse clock */
+	uint64_t reloads;
+};
+
 struct resc_resource {
 	struct view *_Atomic view; /* NULL: look again */
 	resc *host;
 	struct resc_resource *next;
+	struct refusal refusal; /* the host's lock is held */
 	char name[SEGMENT_NAME_SIZE];
 };
+
+#define REFUSALS 16u
 
 struct resc {
 	pthread_mutex_t lock; /* of everything below but next_look_ns; never taken on the call path */
@@ -69,6 +80,9 @@ struct resc {
 	struct view *retired_views;
 	struct attachment *retired_attachments;
 	unsigned retired;
+	uint64_t unanswered_until_ns; /* rescd did not answer: it is not asked before; real coarse clock */
+	struct refusal refusals[REFUSALS];
+	char refused_names[REFUSALS][SEGMENT_NAME_SIZE];
 	_Atomic uint64_t next_look_ns; /* when to look again whether the segment is still the host's; real coarse clock */
 	bool explained;                /* the reason for private mode was written to stderr */
 	char instance[SEGMENT_NAME_SIZE];
@@ -89,7 +103,8 @@ static inline bool view_is_current(const struct view *v)
 	       atomic_load_explicit(&v->map->daemon->superseded, memory_order_acquire) == v->superseded && process_epoch() == v->epoch;
 }
 
-/* Makes the view of a resource anew. Takes the host's lock; not inside a read-side section. 0, -ENOENT, -EAGAIN, -ENOMEM. */
+/* Makes the view of a resource anew; where it was retired, rescd is asked for it, briefly. Takes the host's lock; not inside a read-side
+ * section. 0, -ENOENT, -ENOSPC, -EAGAIN, -ENOMEM. */
 int resource_refresh(struct resc_resource *resource);
 
 /* A permit was given back in the segment of `a`, which was superseded: its successor owes less. The host's lock is held. */

@@ -175,8 +175,14 @@ int resc_status(resc *host, struct resc_status *out);
 
 /*
  * Finds a resource by name. The handle is the same for the same name, stable, and freed by resc_close.
- * Errors (NULL, with err): -EINVAL bad name, -ENOENT the configuration does not have it, -ENOMEM, -ENOSPC the table of a
- * private view is full. Takes a lock of this process; look up once, at start, not for each call.
+ *
+ * A name that the configuration does not have may match one of its patterns ("shard-*"): then rescd makes the resource, which takes some
+ * 100 us, and at most a second and a half where rescd does not answer. When nobody calls it for long it is retired; the handle stays good,
+ * and its next call has it made again.
+ *
+ * Errors (NULL, with err): -EINVAL bad name, -ENOENT the configuration does not have it and no pattern matches, -ENOSPC there is no room for
+ * one that is made, -EAGAIN rescd has to make it and does not answer, -ENOMEM. Who is refused is refused for a second without a new question.
+ * Takes a lock of this process, but not while it waits; look up once, at start, not for each call.
  */
 resc_resource *resc_lookup(resc *host, const char *name, struct resc_error *err);
 
@@ -197,8 +203,9 @@ const char *resc_name(const resc_resource *resource);
  * it waits with is given back by its death. The breaker is looked at again after a wait.
  *
  * Errors: -EINVAL (NULL, or reserved fields set), -ENOENT (the configuration no longer has this resource); and, only where the view has to be
- * made anew (after fork(), a reload or a new segment), -ENOMEM, and -EAGAIN when the new segment cannot be used yet. So does every call below
- * that takes a resource.
+ * made anew (after fork(), a reload or a new segment), -ENOMEM, and -EAGAIN when the new segment cannot be used yet. Where the resource was
+ * made from a pattern and retired since, rescd is asked to make it again: -ENOSPC when there is no room, -EAGAIN when it does not answer within
+ * 50 ms; once a second, and at once in between. So does every call below that takes a resource.
  * Cost: tens of nanoseconds, no system call and no lock; once a second, one stat() to see that the segment is still there.
  * Also once: after fork() and when the segment was replaced (some 100 us).
  */

@@ -9,6 +9,10 @@
  * never reused, because a worker that is slow to notice would count into it. When free records run out, the table is replaced by a
  * successor, which leaves out the retired ones that are empty.
  *
+ * Patterns are no records. What was made from one (made.c) follows the pattern that its name matches now, with its state; so does a
+ * resource that is removed while a pattern matches its name, because its next lookup would make it again. Where none matches any more it is
+ * retired, and where the configuration names it, it is the configuration's from then on.
+ *
  * What can fail is done first: the successor. After that only memory is written, so a reload is applied as a whole or refused as a whole.
  */
 #include "apply.h"
@@ -66,13 +70,27 @@ struct segment_dims apply_dims(const struct config *config)
 	return dims;
 }
 
-static struct policy wanted(const struct config *config, size_t i, const struct map *map)
+static struct policy wanted(const struct config_resource *resource, const struct map *map)
 {
-	struct policy policy = config->resources[i].policy;
+	struct policy policy = resource->policy;
 
 	policy.flags |= POLICY_CONFIGURED;
 	policy_clamp(&policy, &map->dims);
 	return policy;
+}
+
+struct policy apply_pattern(const struct config_resource *pattern, const struct map *map)
+{
+	struct policy policy = wanted(pattern, map);
+
+	policy.flags |= POLICY_MADE;
+	return policy;
+}
+
+/* From now on, names that no record has may be asked for, or not. */
+static void announce_patterns(const struct map *map, const struct config *config)
+{
+	atomic_store_explicit(&map->daemon->patterns, config->pattern_count, memory_order_release);
 }
 
 int apply_fresh(const struct map *map, const void *arg, struct resc_error *err)
@@ -80,13 +98,14 @@ int apply_fresh(const struct map *map, const void *arg, struct resc_error *err)
 	const struct config *config = arg;
 
 	for (size_t i = 0; i < config->count; i++) {
-		struct policy policy = wanted(config, i, map);
+		struct policy policy = wanted(&config->resources[i], map);
 
 		if (policy_publish(map, config->resources[i].name, &policy) < 0)
 			return error_set(err, -ENOSPC, "%zu resources are more than a segment can hold (%u)", config->count,
 			                 RESOURCES_LIMIT);
 		states_forget_now_and_then(map, (uint32_t)i);
 	}
+	announce_patterns(map, config);
 	return 0;
 }
 
@@ -108,8 +127,7 @@ static void count_records(const struct map *map, const struct config *config, ui
 	*missing = (uint32_t)config->count - known;
 }
 
-/* Records that a successor takes over: see instance_replace. It keeps the indices, so it is never smaller. */
-static uint32_t records_kept(const struct map *map)
+uint32_t apply_records_kept(const struct map *map)
 {
 	char name[SEGMENT_NAME_SIZE];
 	uint32_t kept = 0;
@@ -119,20 +137,14 @@ static uint32_t records_kept(const struct map *map)
 	return kept;
 }
 
-/* 0, and *replaced says whether it had to be. */
-static int make_room(struct instance *instance, const struct config *config, bool *replaced, struct resc_error *err)
+int apply_replace(struct instance *instance, const struct config *config, uint32_t resources, struct resc_error *err)
 {
 	const struct segment_dims *now = &instance->map.dims;
 	struct map_needs needs = needs_of(config);
 	struct segment_dims dims;
-	uint32_t taken, missing;
 
-	count_records(&instance->map, config, &taken, &missing);
-	*replaced = missing > now->resources - taken || needs.permits > now->permits || needs.workers > now->workers ||
-	            needs.calls > now->calls || needs.waiting > now->waiting || needs.once > now->once;
-	if (!*replaced)
-		return 0;
-	needs.resources = larger(now->resources, (uint64_t)records_kept(&instance->map) + missing);
+	/* It keeps the indices of the records, so it is never smaller. */
+	needs.resources = larger(now->resources, larger(needs.resources, resources));
 	needs.workers = larger(now->workers, needs.workers);
 	needs.permits = larger(now->permits, needs.permits);
 	needs.calls = larger(now->calls, needs.calls);
@@ -142,6 +154,22 @@ static int make_room(struct instance *instance, const struct config *config, boo
 	dims.resources = larger(dims.resources, now->resources);
 	dims.shards = larger(dims.shards, now->shards);
 	return instance_replace(instance, &dims, err);
+}
+
+/* 0, and *replaced says whether it had to be. */
+static int make_room(struct instance *instance, const struct config *config, bool *replaced, struct resc_error *err)
+{
+	const struct segment_dims *now = &instance->map.dims;
+	const struct map_needs needs = needs_of(config);
+	uint32_t taken, missing;
+
+	count_records(&instance->map, config, &taken, &missing);
+	*replaced = missing > now->resources - taken || needs.permits > now->permits || needs.workers > now->workers ||
+	            needs.calls > now->calls || needs.waiting > now->waiting || needs.once > now->once ||
+	            (config->pattern_count > 0 && needs.resources > now->resources);
+	if (!*replaced)
+		return 0;
+	return apply_replace(instance, config, apply_records_kept(&instance->map) + missing, err);
 }
 
 /* ---- writing ---- */
@@ -185,13 +213,23 @@ static void write_resource(const struct map *map, const char *name, const struct
 	add_name(report, "changed", name);
 }
 
-static void retire_removed(const struct map *map, const struct config *config, json_t *report)
+/* Records whose name the configuration does not have: they follow a pattern, or go. */
+static void write_others(const struct map *map, const struct config *config, json_t *report)
 {
 	char name[SEGMENT_NAME_SIZE];
 
 	for (uint32_t i = 0; i < states_in_use(map); i++) {
+		const struct config_resource *pattern;
+
 		if (!policy_name(map, i, name) || config_find(config, name))
 			continue;
+		pattern = config_match(config, name);
+		if (pattern) {
+			struct policy policy = apply_pattern(pattern, map);
+
+			write_resource(map, name, &policy, report);
+			continue;
+		}
 		policy_retire(map, i);
 		add_name(report, "removed", name);
 	}
@@ -209,11 +247,12 @@ int apply_config(struct instance *instance, const struct config *config, json_t 
 	json_object_set_new(report, "removed", json_array());
 	json_object_set_new(report, "replaced", json_boolean(replaced));
 	for (size_t i = 0; i < config->count; i++) {
-		struct policy policy = wanted(config, i, &instance->map);
+		struct policy policy = wanted(&config->resources[i], &instance->map);
 
 		write_resource(&instance->map, config->resources[i].name, &policy, report);
 	}
-	retire_removed(&instance->map, config, report);
+	write_others(&instance->map, config, report);
+	announce_patterns(&instance->map, config);
 	states_forget(&instance->map);
 	return 0;
 }

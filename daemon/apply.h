@@ -21,4 +21,12 @@ int apply_fresh(const struct map *map, const void *arg, struct resc_error *err);
  */
 int apply_config(struct instance *instance, const struct config *config, json_t *report, struct resc_error *err);
 
+/* The policy that a resource made from that pattern has in that segment. */
+struct policy apply_pattern(const struct config_resource *pattern, const struct map *map);
+
+/* Records that a successor takes over: those in use, and retired ones with callers inside. */
+uint32_t apply_records_kept(const struct map *map);
+/* Replaces the segment by one that has room for the configuration and for so many records. As instance_replace. */
+int apply_replace(struct instance *instance, const struct config *config, uint32_t resources, struct resc_error *err);
+
 #endif

@@ -309,7 +309,9 @@ static void copy_daemon(const struct map *from, const struct map *to)
 		                      memory_order_relaxed);
 	introduce(to);
 	store(&new->started_ms, load(&old->started_ms));
+	store(&new->patterns, load(&old->patterns));
 	store(&to->live->lives_reaped, load(&from->live->lives_reaped));
+	store(&to->live->lookups_refused, load(&from->live->lookups_refused));
 }
 
 /* History goes on: the numbers too, and times have the same zero. Nobody sees the successor yet. */

@@ -11,7 +11,7 @@
  *	         the dead one forked may still hold it.
  *	inotify  The last close of the segment file by a dead process is an event in every namespace. It says that somebody went, not
  *	         who: so the tokens are asked. An open says that somebody is about to register, a few microseconds or a scheduler's
- *	         mood later: so the slots are looked at after 0, 2, 10 and 50 ms.
+ *	         mood later: so the slots are looked at after 0, 2, 10 and 50 ms. A worker with a question opens it too (request.h).
  *	sweep    Each second the tokens of those without a pidfd are asked, whatever happened; of all of them now and then, which also
  *	         finds a worker that lives on without its token (an exec closes it, and that is seen by inotify at once).
  *
@@ -270,6 +270,8 @@ static void inotify_ready(void *arg, uint32_t events)
 		scan_start(reaper);
 	if (renamed && reaper->renamed)
 		reaper->renamed(reaper->arg);
+	if (used && reaper->used)
+		reaper->used(reaper->arg);
 }
 
 int reaper_open(struct reaper *reaper, struct loop *loop)

@@ -23,6 +23,8 @@ struct reaper {
 	struct reaper_map *maps;
 	/* The file of a segment lost a name: perhaps it was removed. May be NULL. */
 	void (*renamed)(void *arg);
+	/* Somebody opened or closed it: a worker comes or goes, or has a question (request.h). May be NULL. */
+	void (*used)(void *arg);
 	void *arg;
 };
 

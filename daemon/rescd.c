@@ -32,6 +32,7 @@
 #include "instance.h"
 #include "log.h"
 #include "loop.h"
+#include "made.h"
 #include "metrics.h"
 #include "notify.h"
 #include "states.h"
@@ -55,6 +56,7 @@ struct rescd {
 	struct timer tick;
 	struct timer watchdog;
 	struct instance instance;
+	struct made made;
 	struct states_watch states;
 	struct control control;
 	struct metrics metrics[2]; /* one serves; the other is for a change of the address */
@@ -315,6 +317,7 @@ static void tick(void *arg)
 
 	instance_tick(&d->instance);
 	reaper_tick(&d->instance.reaper);
+	made_tick(&d->made);
 	states_tick(&d->instance.map, &d->states);
 	metrics_tick(&d->metrics[d->serving]);
 }
@@ -324,6 +327,13 @@ static void renamed(void *arg)
 	struct rescd *d = arg;
 
 	instance_check_name(&d->instance);
+}
+
+static void asked(void *arg)
+{
+	struct rescd *d = arg;
+
+	made_answer(&d->made);
 }
 
 static void watchdog(void *arg)
@@ -423,7 +433,9 @@ static int start_instance(struct rescd *d, struct resc_error *err)
 	r = instance_open(instance, &d->loop, &plan, err);
 	if (r < 0)
 		return r;
+	d->made = (struct made){.instance = instance, .config = &d->config};
 	instance->reaper.renamed = renamed;
+	instance->reaper.used = asked;
 	instance->reaper.arg = d;
 	report = json_object();
 	r = apply_config(instance, &d->config, report, err);
@@ -474,7 +486,9 @@ static int start(struct rescd *d, struct resc_error *err)
 	if (r < 0)
 		return r;
 	write_event(d, EVENT_DAEMON_START, "rescd " RESC_VERSION_STRING);
-	log_line("serving instance '%s': %zu resources", d->instance.name, d->config.count);
+	/* A rescd before may have died in the middle of an answer. */
+	made_answer(&d->made);
+	log_line("serving instance '%s': %zu resources, %zu patterns", d->instance.name, d->config.count, d->config.pattern_count);
 	malloc_trim(0);
 	notify_send("READY=1");
 	return 0;
@@ -492,6 +506,7 @@ static void stop(struct rescd *d, bool failed)
 	if (d->instance.path[0])
 		instance_close(&d->instance, failed);
 	states_watch_free(&d->states);
+	made_free(&d->made);
 	timer_close(&d->tick, &d->loop);
 	timer_close(&d->watchdog, &d->loop);
 	loop_remove(&d->loop, &d->signals);

@@ -236,7 +236,7 @@ static void fresh_state(const struct map *map, uint32_t index, const struct poli
 	uint64_t old = atomic_load_explicit(&state->breaker, memory_order_relaxed);
 	uint16_t generation = (uint16_t)(breaker_generation(old) + 1);
 	uint64_t override = atomic_load_explicit(&state->override, memory_order_relaxed);
-	unsigned limit = share_limit(map, policy);
+	unsigned limit = share_target(map, policy);
 
 	mark_common_shards(map, state);
 	atomic_store_explicit(&state->streak, streak_make(generation, WORD_LIVE, 0), memory_order_relaxed);
@@ -308,7 +308,7 @@ void policy_publish_moved(const struct map *map, uint32_t index, const char *nam
 	struct state *state = map_state(map, index);
 
 	share_follow(map, index, policy);
-	unsigned target = share_limit(map, policy);
+	unsigned target = share_target(map, policy);
 	/* As it is: epoch and previous capacity belong to the tokens that will be moved. */
 	fill_and_store(record, policy);
 	mark_common_shards(map, state);
@@ -368,5 +368,5 @@ void policy_apply(const struct map *map, uint32_t index, const struct policy *po
 {
 	share_follow(map, index, policy);
 	/* The budget follows by its epoch: whoever touches the tokens next converts them. */
-	permit_set_limit(map, map_state(map, index), share_limit(map, policy));
+	permit_set_limit(map, map_state(map, index), share_target(map, policy));
 }

@@ -74,9 +74,6 @@ static unsigned limit_for(const struct map *map, const struct policy *policy, un
 	const unsigned cells = map->dims.permits;
 	uint64_t limit = policy->limit;
 
-	/* In shadow mode nothing is limited; who comes in beyond the limit is counted. */
-	if ((policy->flags & POLICY_BULKHEAD) == 0 || (policy->flags & POLICY_SHADOW_BULKHEAD) != 0)
-		return cells;
 	/* The share is at most 1000, the workers at most 2^14: far from 2^64. */
 	if (has_share(policy))
 		limit = (workers * policy->limit_share_ppm + 999999) / 1000000;
@@ -85,9 +82,22 @@ static unsigned limit_for(const struct map *map, const struct policy *policy, un
 	return limit > cells ? cells : (unsigned)limit;
 }
 
+/* Without a bulkhead nothing is limited; nor in shadow mode, where who comes in beyond the limit is counted. */
+static unsigned target_for(const struct map *map, const struct policy *policy, unsigned workers)
+{
+	bool enforced = (policy->flags & (POLICY_BULKHEAD | POLICY_SHADOW_BULKHEAD)) == POLICY_BULKHEAD;
+
+	return enforced ? limit_for(map, policy, workers) : map->dims.permits;
+}
+
 unsigned share_limit(const struct map *map, const struct policy *policy)
 {
 	return limit_for(map, policy, has_share(policy) ? share_workers(map) : 0);
+}
+
+unsigned share_target(const struct map *map, const struct policy *policy)
+{
+	return target_for(map, policy, has_share(policy) ? share_workers(map) : 0);
 }
 
 void share_follow(const struct map *map, uint32_t index, const struct policy *policy)
@@ -115,7 +125,7 @@ static void set_limits(const struct map *map, uint32_t records, unsigned workers
 			continue;
 		/* Whatever its policy says now: a share that has just become a number may have been set by who had read the share. */
 		if (policy_read(map, i, &policy, &sequence) == 0)
-			permit_set_limit(map, map_state(map, i), limit_for(map, &policy, workers));
+			permit_set_limit(map, map_state(map, i), target_for(map, &policy, workers));
 	}
 }
 

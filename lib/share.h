@@ -5,10 +5,11 @@
 
 #include "map.h"
 
-/* The limit that a policy has now: its number, or its share of the live workers, rounded up; all cells where it limits nothing (no
- * bulkhead, or in shadow). 1..dims.permits. */
+/* The limit of a bulkhead now, in whatever mode: its number, or its share of the live workers, rounded up. 1..dims.permits. */
 unsigned share_limit(const struct map *map, const struct policy *policy);
-/* rescd, before it works out a limit by share_limit: from now on that record's limit follows the workers, if its policy says so. */
+/* What the limit word is set to for it: all permit cells where there is no bulkhead, or one in shadow mode. */
+unsigned share_target(const struct map *map, const struct policy *policy);
+/* rescd, before it works out a limit: from now on that record's limit follows the workers, if its policy says so. */
 void share_follow(const struct map *map, uint32_t index, const struct policy *policy);
 /* Workers came or went: sets the limits of all resources that have a share. Anyone, any number at once. */
 void share_recount(const struct map *map);

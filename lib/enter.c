@@ -433,7 +433,7 @@ static void give_back_all(const struct view *v, struct entering *e, const resc_t
 {
 	/* Tokens that were slept for stay ours for the next try. */
 	if (e->reserves && !e->reserved->paid)
-		rate_give_back(v->state, &e->reserved->rate);
+		rate_give_back(v->map, v->state, &e->reserved->rate);
 	give_back_permit(v, t);
 }
 
@@ -610,7 +610,7 @@ static void give_back_tokens(struct resc_resource *resource, struct entering *e)
 	read_lock();
 	const struct view *v = atomic_load_explicit(&resource->view, memory_order_acquire);
 	if (view_is_current(v))
-		rate_give_back(v->state, &e->reserved->rate);
+		rate_give_back(v->map, v->state, &e->reserved->rate);
 	read_unlock();
 }
 

@@ -24,7 +24,7 @@ bool move_is_same(const struct map *from, const struct map *to, uint32_t index)
 	       policy_name_any(to, index, new_name) && strcmp(old_name, new_name) == 0;
 }
 
-/* override, streak and tokens carry an enum word_kind at this bit. */
+/* override, streak, tokens and rate carry an enum word_kind at this bit. */
 static unsigned kind_of(uint64_t w, unsigned shift)
 {
 	return (unsigned)(w >> shift) & 3;
@@ -136,6 +136,7 @@ void move_words(const struct map *from, struct state *old, const struct map *to,
 	move_word(&old->override, &new->override, 62);
 	move_word(&old->streak, &new->streak, 46);
 	move_word(&old->tokens, &new->tokens, 62);
+	move_word(&old->rate, &new->rate, 62);
 	/* Last: who sees that the breaker has moved finds the others moved too. */
 	move_breaker(&old->breaker, &new->breaker);
 }

@@ -32,6 +32,7 @@
 #include "failpoint.h"
 #include "policy.h"
 #include "random.h"
+#include "rate.h"
 #include "transition.h"
 
 #define TRIES          64
@@ -250,15 +251,17 @@ bool override_expire(const struct map *map, uint32_t index, uint32_t life, uint6
 
 /* ---- resetting ---- */
 
-static int reset_budget(const struct map *map, uint32_t index)
+static int refill(const struct map *map, uint32_t index)
 {
+	struct state *state = map_state(map, index);
 	struct policy policy;
 	uint64_t sequence;
 
 	int r = policy_read(map, index, &policy, &sequence);
 	if (r != 0)
 		return -EBUSY;
-	return budget_fill(map, map_state(map, index), &policy);
+	r = budget_fill(map, state, &policy);
+	return r != 0 ? r : rate_fill(state);
 }
 
 int override_reset(const struct map *map, uint32_t index, const char *text)
@@ -274,7 +277,7 @@ int override_reset(const struct map *map, uint32_t index, const char *text)
 		if (!breaker_transition(map, index, breaker, TAG_CLOSED, 0, now, REASON_RESET, 0, now, 0, 0))
 			continue;
 		FAILPOINT("reset.closed");
-		r = reset_budget(map, index);
+		r = refill(map, index);
 		if (r == 0)
 			tell(map, index, 0, EVENT_RESET, atomic_load_explicit(&map_state(map, index)->breaker, memory_order_relaxed),
 			     (const uint64_t[2]){0, 0}, text);

@@ -13,6 +13,7 @@
 #include "failpoint.h"
 #include "permit.h"
 #include "policy.h"
+#include "rate.h"
 #include "share.h"
 #include "words.h"
 
@@ -367,6 +368,8 @@ int policy_find(const struct map *map, const char *name)
 void policy_apply(const struct map *map, uint32_t index, const struct policy *policy)
 {
 	share_follow(map, index, policy);
-	/* The budget follows by its epoch: whoever touches the tokens next converts them. */
+	/* The budget follows by its epoch: whoever touches the tokens next converts them. The rate limit refills by time alone, so it is
+	 * converted at once. */
+	rate_settle(map, map_state(map, index));
 	permit_set_limit(map, map_state(map, index), share_target(map, policy));
 }

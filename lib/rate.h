@@ -8,15 +8,16 @@
 
 #include "map.h"
 
-/* What a take changed, so that it can be given back. Zero: nothing. */
+/* What a take changed, so that it can be given back. Zero: nothing. Times are in quarters of a nanosecond. */
 struct rate_taken {
 	uint64_t before;
 	uint64_t after;
-	uint64_t amount; /* quarters of a nanosecond */
+	uint64_t amount;
+	uint64_t depth;
 };
 
 /*
- * Takes cost tokens (0 counts as 1). now_ns: of clock_fine_ns. most_wait_ns: how long the caller would wait; 0: not at all.
+ * Takes cost tokens (0 counts as 1). now_ns: of clock_fine_ns. most_wait_ns: how long the caller would wait (a day at most); 0: not at all.
  *	0		taken, and conforming after *wait_ns (0: now; at most most_wait_ns)
  *	RESC_E_RATE	nothing was taken; it would conform after *wait_ns
  *	RESC_E_COST	above the burst: it never can
@@ -25,9 +26,11 @@ struct rate_taken {
 int rate_take(const struct map *map, struct state *state, const struct policy *policy, uint32_t cost, uint64_t now_ns,
               uint64_t most_wait_ns, struct rate_taken *taken, uint64_t *wait_ns);
 /* Another guard refused. Where nobody has taken since, the word is exactly as before; otherwise the tokens are put back. Zeroes *taken. */
-void rate_give_back(struct state *state, struct rate_taken *taken);
-/* Makes it full, for an operator's reset. */
-void rate_fill(struct state *state, const struct policy *policy);
+void rate_give_back(const struct map *map, struct state *state, struct rate_taken *taken);
+/* For rescd, after it has written another policy: the new rate counts from this moment, not from when somebody takes. */
+void rate_settle(const struct map *map, struct state *state);
+/* Makes it full, for an operator's reset. 0, or -ESTALE. */
+int rate_fill(struct state *state);
 /* Millionths of a token that are there at that time: 0..burst. Writes nothing. */
 uint64_t rate_now(const struct map *map, const struct state *state, const struct policy *policy, uint64_t now_ns);
 

@@ -6,6 +6,10 @@
  * value seen. So nothing is lost or invented, whatever runs at once, and a death at any step costs nothing but (see below) an interval
  * of the floor. Tokens are counted in millionths; they are never negative and never above the capacity.
  *
+ * Withdrawals. Without a threshold a retry takes its cost where all of it is there, else nothing. With one the bucket counts failures: each
+ * takes its cost, down to nothing, and the retry is granted where more than the threshold is left after that. From 10 tokens and a
+ * threshold of half of them, four failures are retried (9, 8, 7 and 6 are left) and the fifth (5) is not.
+ *
  * Deposits. A full bucket is not written, so healthy workers only read the line and it stays shared between their caches.
  *
  * The floor. refilled_ms is the time until which it has been paid in, with the fraction of a millionth that is still owed. CAS of it from
@@ -176,19 +180,34 @@ static void pay_floor(const struct map *map, struct state *state, const struct p
 
 /* ---- what others call ---- */
 
+static uint64_t cost_of(const struct policy *policy, enum resc_outcome outcome)
+{
+	return outcome == RESC_TIMEOUT ? policy->budget_timeout_cost : policy->budget_cost;
+}
+
+/* Retries stop when no more than this is left. */
+static uint64_t threshold_of(const struct policy *policy)
+{
+	return (uint64_t)((unsigned __int128)capacity_of(policy) * policy->budget_threshold_ppm / 1000000);
+}
+
 int budget_withdraw(const struct map *map, struct state *state, const struct policy *policy, enum resc_outcome outcome, uint64_t now_ms)
 {
-	(void)outcome;
+	uint64_t cost = cost_of(policy, outcome);
+	bool failures = policy->budget_threshold_ppm != 0;
+
 	pay_floor(map, state, policy, now_ms);
 	uint64_t seen = atomic_load_explicit(&state->tokens, memory_order_relaxed);
+	/* As in add: a CAS fails when somebody else's succeeded. */
 	for (;;) {
 		if (!is_here(seen))
 			return -ESTALE;
 		struct level level = level_of(seen, policy);
-		if (level.tokens < TOKEN)
+		if (!failures && level.tokens < cost)
 			return 1;
-		if (change(state, &seen, &level, level.tokens - TOKEN))
-			return 0;
+		uint64_t left = level.tokens - smaller(cost, level.tokens);
+		if (left == level.tokens || change(state, &seen, &level, left))
+			return !failures || left > threshold_of(policy) ? 0 : 1;
 	}
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The retry budget: a token bucket for all workers of the host together. A success deposits `ratio`, a retry withdraws one token, and a
- * floor of `per_second` flows in by itself. See budget.c.
+ * The retry budget: a token bucket for all workers of the host together. A success (or a request) deposits `ratio`, a retry
+ * withdraws its cost, and a floor of `per_second` flows in by itself. See budget.c.
  */
 #ifndef RESC_BUDGET_H
 #define RESC_BUDGET_H

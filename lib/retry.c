@@ -4,7 +4,18 @@
  *
  * The plan belongs to the caller and counts the attempts of one request. The budget belongs to the host: all workers withdraw from one
  * bucket, so that retries stay a share of what succeeds, however many workers there are. The answer does not depend on whether the failed
- * attempt has been left yet: only successes pay in.
+ * attempt has been left yet: a failure pays nothing in, and the cap on retries in flight takes care of it (retries.c).
+ *
+ * The order of the questions is that of what they say. First what this request is (an outcome that is retried, not retried upstream, not
+ * told to stay away by the server, attempts left, time left); then what the host allows (the cap, the budget). The token is taken last, so
+ * whatever refuses before it costs nothing. Only a budget with a threshold is different: it counts failures, as gRPC's retry throttling
+ * does (gRFC A6), so each failure of a kind that is retried is charged first, also when the answer is no for another reason.
+ *
+ * Nothing is charged or counted twice when the view is not good any more: the budget says so before it takes anything, and what would
+ * have been refused in shadow mode is counted with the answer.
+ *
+ * A server's pushback is waited for exactly: no jitter, because the server spreads its clients itself, and no cap. It leaves the backoff of
+ * later attempts as it was.
  */
 #include <errno.h>
 #include <time.h>
@@ -13,6 +24,7 @@
 #include "budget.h"
 #include "call.h"
 #include "deadline.h"
+#include "retries.h"
 
 #define TRIES 16
 
@@ -46,31 +58,103 @@ static uint32_t one_more(uint32_t attempts)
 	return attempts == UINT32_MAX ? attempts : attempts + 1;
 }
 
-/* The token is taken last: whatever refuses before it costs nothing. */
-static int decide(const struct view *v, const resc_retry_plan *plan, enum resc_outcome outcome, int64_t *wait_ns)
+/* ---- what this request is ---- */
+
+static bool is_retried(const struct policy *policy, enum resc_outcome outcome)
+{
+	return (outcome == RESC_FAIL || outcome == RESC_TIMEOUT) && (policy->retry_on >> outcome & 1) != 0;
+}
+
+static bool has_pushback(const resc_retry_plan *plan)
+{
+	return plan->pushback_ms != RESC_NO_PUSHBACK;
+}
+
+/* 0 with *wait_ns, or why not. */
+static int ask_request(const struct view *v, const resc_retry_plan *plan, enum resc_outcome outcome, int64_t *wait_ns)
 {
 	uint32_t attempts = one_more(plan->attempts);
-	bool retries = (v->policy.flags & POLICY_RETRY) != 0;
 
-	if (outcome != RESC_FAIL && outcome != RESC_TIMEOUT)
-		return refuse_retry(v, RESC_E_NOT_RETRYABLE);
+	if (!is_retried(&v->policy, outcome) || (plan->flags & RESC_NOT_IDEMPOTENT) != 0)
+		return RESC_E_NOT_RETRYABLE;
 	if ((plan->flags & RESC_RETRIED_UPSTREAM) != 0)
-		return refuse_retry(v, RESC_E_UPSTREAM);
-	if (!retries || attempts >= v->policy.attempts)
-		return refuse_retry(v, RESC_E_ATTEMPTS);
-	uint64_t wait = backoff_wait_ns(&v->policy, attempts, plan->previous_wait_ns < 0 ? 0 : (uint64_t)plan->previous_wait_ns);
-	*wait_ns = wait > INT64_MAX ? INT64_MAX : (int64_t)wait;
-	if (passes_deadline(plan->deadline_ns, *wait_ns))
-		return refuse_retry(v, RESC_E_RETRY_DEADLINE);
-	if ((v->policy.flags & POLICY_BUDGET) != 0) {
-		int r = budget_withdraw(v->map, v->state, &v->policy, outcome, clock_coarse_ms(v->map));
-		if (r == -ESTALE)
-			return CALL_AGAIN;
-		if (r != 0)
-			return refuse_retry(v, RESC_E_BUDGET);
+		return RESC_E_UPSTREAM;
+	if (has_pushback(plan) && plan->pushback_ms < 0)
+		return RESC_E_PUSHBACK;
+	if ((v->policy.flags & POLICY_RETRY) == 0 || attempts >= v->policy.attempts)
+		return RESC_E_ATTEMPTS;
+	if (has_pushback(plan)) {
+		*wait_ns = plan->pushback_ms > INT64_MAX / 1000000 ? INT64_MAX : plan->pushback_ms * 1000000;
+	} else {
+		uint64_t previous = plan->previous_wait_ns < 0 ? 0 : (uint64_t)plan->previous_wait_ns;
+		*wait_ns = (int64_t)backoff_wait_ns(&v->policy, attempts, previous);
 	}
+	return passes_deadline(plan->deadline_ns, *wait_ns) ? RESC_E_RETRY_DEADLINE : 0;
+}
+
+/* ---- what the host allows ---- */
+
+static bool counts_failures(const struct policy *policy)
+{
+	return (policy->flags & POLICY_BUDGET) != 0 && policy->budget_threshold_ppm != 0;
+}
+
+/* 0, RESC_E_BUDGET, CALL_AGAIN. */
+static int ask_budget(const struct view *v, enum resc_outcome outcome)
+{
+	int r = budget_withdraw(v->map, v->state, &v->policy, outcome, clock_coarse_ms(v->map));
+
+	if (r == -ESTALE)
+		return CALL_AGAIN;
+	return r == 0 ? 0 : RESC_E_BUDGET;
+}
+
+/* budget: what it said where it was asked first, else 0. */
+static int ask_host(const struct view *v, const resc_retry_plan *plan, enum resc_outcome outcome, int budget)
+{
+	bool capped = (v->policy.flags & POLICY_RETRY_CAP) != 0;
+
+	/* What failed was a retry itself from the second attempt on: it takes its own place again. */
+	if (capped && !retries_fit(v->map, v->state, &v->policy, plan->attempts > 0))
+		return RESC_E_RETRY_IN_FLIGHT;
+	if ((v->policy.flags & POLICY_BUDGET) == 0 || counts_failures(&v->policy))
+		return budget;
+	return ask_budget(v, outcome);
+}
+
+static int decide(const struct view *v, const resc_retry_plan *plan, enum resc_outcome outcome, int64_t *wait_ns)
+{
+	int budget = 0;
+
+	if (counts_failures(&v->policy) && is_retried(&v->policy, outcome))
+		budget = ask_budget(v, outcome);
+	if (budget == CALL_AGAIN)
+		return CALL_AGAIN;
+	int r = ask_request(v, plan, outcome, wait_ns);
+	if (r != 0)
+		return refuse_retry(v, r);
+	r = ask_host(v, plan, outcome, budget);
+	if (r == CALL_AGAIN)
+		return CALL_AGAIN;
+	if (r != 0 && (v->policy.flags & POLICY_SHADOW_BUDGET) == 0)
+		return refuse_retry(v, r);
+	if (r != 0)
+		count(v, COUNTER_would_budget);
 	count(v, COUNTER_retries);
 	return 0;
+}
+
+/* The plan after an answer: it has one attempt more, and the server's word was used. */
+static int answered(resc_retry_plan *plan, int answer, int64_t wait_ns, int64_t *wait_out)
+{
+	plan->attempts = one_more(plan->attempts);
+	if (answer == 0) {
+		if (!has_pushback(plan))
+			plan->previous_wait_ns = wait_ns;
+		*wait_out = wait_ns;
+	}
+	plan->pushback_ms = RESC_NO_PUSHBACK;
+	return answer;
 }
 
 int resc_retry(resc_resource *resource, resc_retry_plan *plan, enum resc_outcome outcome, int64_t *wait_ns)
@@ -78,7 +162,7 @@ int resc_retry(resc_resource *resource, resc_retry_plan *plan, enum resc_outcome
 	int64_t wait = 0;
 
 	if (resource == NULL || plan == NULL || wait_ns == NULL || (unsigned)outcome > RESC_CANCELLED ||
-	    (plan->flags & ~RESC_RETRIED_UPSTREAM) != 0)
+	    (plan->flags & ~(RESC_RETRIED_UPSTREAM | RESC_NOT_IDEMPOTENT)) != 0)
 		return -EINVAL;
 	*wait_ns = 0;
 	for (int i = 0; i < TRIES; i++) {
@@ -86,18 +170,11 @@ int resc_retry(resc_resource *resource, resc_retry_plan *plan, enum resc_outcome
 		const struct view *v = atomic_load_explicit(&resource->view, memory_order_acquire);
 		int r = view_is_current(v) ? decide(v, plan, outcome, &wait) : CALL_AGAIN;
 		read_unlock();
-		if (r == CALL_AGAIN) {
-			r = resource_refresh(resource);
-			if (r < 0 && r != -EAGAIN)
-				return r;
-			continue;
-		}
-		plan->attempts = one_more(plan->attempts);
-		if (r == 0) {
-			plan->previous_wait_ns = wait;
-			*wait_ns = wait;
-		}
-		return r;
+		if (r != CALL_AGAIN)
+			return answered(plan, r, wait, wait_ns);
+		r = resource_refresh(resource);
+		if (r < 0 && r != -EAGAIN)
+			return r;
 	}
 	return -EAGAIN;
 }
@@ -124,8 +201,9 @@ static int64_t request_deadline(resc_resource *resource, int64_t deadline_ns)
 		read_lock();
 		const struct view *v = atomic_load_explicit(&resource->view, memory_order_acquire);
 		current = view_is_current(v);
+		/* In shadow mode timeouts cut nothing. */
 		if (v != NULL)
-			total = (int64_t)v->policy.timeout_total_ms;
+			total = (v->policy.flags & POLICY_SHADOW_TIMEOUT) != 0 ? 0 : (int64_t)v->policy.timeout_total_ms;
 		read_unlock();
 	}
 	return total == 0 ? deadline_ns : resc_deadline_within_ms(deadline_ns, total);
@@ -142,7 +220,9 @@ int resc_run(resc_resource *resource, resc_attempt_fn attempt, void *arg, const 
 	if (options != NULL)
 		o = *options;
 	o.deadline_ns = request_deadline(resource, o.deadline_ns);
-	resc_retry_plan plan = {.flags = o.flags, .deadline_ns = o.deadline_ns};
+	resc_retry_plan plan = RESC_RETRY_INIT;
+	plan.flags = o.flags & RESC_RETRIED_UPSTREAM;
+	plan.deadline_ns = o.deadline_ns;
 	for (unsigned n = 1;; n++) {
 		resc_ticket ticket;
 		int64_t wait_ns;
@@ -161,5 +241,6 @@ int resc_run(resc_resource *resource, resc_attempt_fn attempt, void *arg, const 
 		if (r != 0)
 			return r;
 		sleep_ns(wait_ns);
+		o.flags |= RESC_RETRY;
 	}
 }

@@ -179,6 +179,101 @@ START_TEST(asking_does_not_change_anything)
 }
 END_TEST
 
+/* ---- costs and the threshold ---- */
+
+static int after(enum resc_outcome outcome)
+{
+	return budget_withdraw(&f.map, f.state, &f.policy, outcome, 0);
+}
+
+START_TEST(a_timeout_may_cost_more)
+{
+	fresh(TOKEN / 10, 10 * TOKEN, 0, 10 * TOKEN, 0);
+	f.policy.budget_cost = TOKEN / 2;
+	f.policy.budget_timeout_cost = 4 * TOKEN;
+	ck_assert_int_eq(after(RESC_TIMEOUT), 0);
+	ck_assert_uint_eq(now(0), 6 * TOKEN);
+	ck_assert_int_eq(after(RESC_FAIL), 0);
+	ck_assert_uint_eq(now(0), 6 * TOKEN - TOKEN / 2);
+	ck_assert_int_eq(after(RESC_TIMEOUT), 0);
+	/* Too little for a time-out is enough for a failure; a refusal takes nothing. */
+	ck_assert_int_eq(after(RESC_TIMEOUT), 1);
+	ck_assert_uint_eq(now(0), TOKEN + TOKEN / 2);
+	ck_assert_int_eq(after(RESC_FAIL), 0);
+	ck_assert_int_eq(after(RESC_FAIL), 0);
+	ck_assert_int_eq(after(RESC_FAIL), 0);
+	ck_assert_int_eq(after(RESC_FAIL), 1);
+}
+END_TEST
+
+START_TEST(what_costs_nothing_is_always_granted_and_what_costs_too_much_never)
+{
+	fresh(0, 2 * TOKEN, 0, 0, 0);
+	f.policy.budget_cost = 0;
+	f.policy.budget_timeout_cost = 3 * TOKEN;
+	ck_assert_int_eq(after(RESC_FAIL), 0);
+	fresh(0, 2 * TOKEN, 0, 2 * TOKEN, 0);
+	f.policy.budget_timeout_cost = 3 * TOKEN;
+	ck_assert_int_eq(after(RESC_TIMEOUT), 1);
+	ck_assert_uint_eq(now(0), 2 * TOKEN);
+}
+END_TEST
+
+START_TEST(E17_L12_with_a_threshold_of_half_four_of_ten_are_granted)
+{
+	fresh(TOKEN / 10, 10 * TOKEN, 0, 10 * TOKEN, 0);
+	f.policy.budget_threshold_ppm = 500000;
+	for (uint64_t left = 9; left >= 6; left--) {
+		ck_assert_int_eq(withdraw(0), 0);
+		ck_assert_uint_eq(now(0), left * TOKEN);
+	}
+	ck_assert_int_eq(withdraw(0), 1);
+	ck_assert_uint_eq(now(0), 5 * TOKEN); /* the failure is charged */
+	/* Above half again: ten good calls are a token, which the next failure takes; one more makes the difference. */
+	deposit_times(10);
+	ck_assert_int_eq(withdraw(0), 1);
+	deposit_times(11);
+	ck_assert_int_eq(withdraw(0), 0);
+	ck_assert_uint_eq(now(0), 5 * TOKEN + TOKEN / 10);
+}
+END_TEST
+
+START_TEST(D3_with_a_threshold_failures_are_clamped_at_0)
+{
+	fresh(TOKEN / 10, 10 * TOKEN, 0, 10 * TOKEN, 0);
+	f.policy.budget_threshold_ppm = 500000;
+	f.policy.budget_cost = 3 * TOKEN;
+	for (int i = 0; i < 1000; i++)
+		withdraw(0);
+	ck_assert_uint_eq(now(0), 0);
+	deposit();
+	ck_assert_uint_eq(now(0), TOKEN / 10);
+	/* Retries come back as soon as more than half is there after the charge. */
+	deposit_times(79);
+	ck_assert_int_eq(withdraw(0), 1); /* 8 - 3 */
+	deposit_times(31);
+	ck_assert_int_eq(withdraw(0), 0); /* 8.1 - 3 */
+}
+END_TEST
+
+START_TEST(L12_a_threshold_of_an_odd_capacity_is_exact)
+{
+	/* A third of a token: 333333 millionths are not above it, 333334 are. */
+	fresh(0, TOKEN, 0, 0, 0);
+	f.policy.budget_threshold_ppm = 333333;
+	f.policy.budget_cost = 1;
+	fixture_store(&f.state->tokens, tokens_make(WORD_LIVE, 0, 333335));
+	ck_assert_int_eq(withdraw(0), 0);
+	ck_assert_int_eq(withdraw(0), 1);
+	/* 1000 tokens and more are legal. */
+	fresh(0, MOST, 0, MOST, 0);
+	f.policy.budget_threshold_ppm = 1000000;
+	ck_assert_int_eq(withdraw(0), 1);
+	f.policy.budget_threshold_ppm = 999999;
+	ck_assert_int_eq(withdraw(0), 0);
+}
+END_TEST
+
 /* ---- the floor ---- */
 
 START_TEST(no_fraction_is_lost_to_frequent_asking)
@@ -604,6 +699,11 @@ int main(void)
 	        D5_the_lone_failing_call,
 	        a_full_bucket_is_not_written,
 	        asking_does_not_change_anything,
+	        a_timeout_may_cost_more,
+	        what_costs_nothing_is_always_granted_and_what_costs_too_much_never,
+	        E17_L12_with_a_threshold_of_half_four_of_ten_are_granted,
+	        D3_with_a_threshold_failures_are_clamped_at_0,
+	        L12_a_threshold_of_an_odd_capacity_is_exact,
 	        no_fraction_is_lost_to_frequent_asking,
 	        a_long_idle_time_only_fills,
 	        time_that_passed_while_full_is_not_kept,

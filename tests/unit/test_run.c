@@ -449,6 +449,359 @@ START_TEST(D3_a_day_of_success_banks_no_more_than_the_capacity)
 }
 END_TEST
 
+static void expect_counted(uint64_t retries, uint64_t budget, uint64_t in_flight, uint64_t would)
+{
+	struct inspect_resource r = named_look(&n);
+
+	ck_assert_uint_eq(r.counters.retries, retries);
+	ck_assert_uint_eq(r.counters.retry_budget, budget);
+	ck_assert_uint_eq(r.counters.retry_in_flight, in_flight);
+	ck_assert_uint_eq(r.counters.would_budget, would);
+}
+
+static int ask_new(enum resc_outcome outcome)
+{
+	resc_retry_plan plan = RESC_RETRY_INIT;
+
+	return ask(&plan, outcome);
+}
+
+START_TEST(only_what_the_policy_names_is_retried)
+{
+	struct policy p = plain();
+
+	p.retry_on = 1u << RESC_TIMEOUT;
+	use(p);
+	ck_assert_int_eq(ask_new(RESC_FAIL), RESC_E_NOT_RETRYABLE);
+	ck_assert_int_eq(ask_new(RESC_TIMEOUT), 0);
+	p.retry_on = 1u << RESC_FAIL;
+	use(p);
+	ck_assert_int_eq(ask_new(RESC_FAIL), 0);
+	ck_assert_int_eq(ask_new(RESC_TIMEOUT), RESC_E_NOT_RETRYABLE);
+	p.retry_on = 0;
+	use(p);
+	ck_assert_int_eq(ask_new(RESC_FAIL), RESC_E_NOT_RETRYABLE);
+	/* Damage in the policy does not make a success one. */
+	p.retry_on = 1u << RESC_OK | 1u << RESC_TIMEOUT;
+	use(p);
+	ck_assert_int_eq(ask_new(RESC_OK), RESC_E_NOT_RETRYABLE);
+	/* A whole request ends with the answer to its first failure. */
+	struct script s = always(RESC_FAIL);
+	p.retry_on = 1u << RESC_TIMEOUT;
+	use(p);
+	runs(&s, RESC_E_NOT_RETRYABLE, RESC_FAIL, 1);
+}
+END_TEST
+
+START_TEST(what_may_have_had_its_effect_is_not_repeated)
+{
+	resc_retry_plan plan = RESC_RETRY_INIT;
+
+	plan.flags = RESC_NOT_IDEMPOTENT;
+	ck_assert_int_eq(ask(&plan, RESC_FAIL), RESC_E_NOT_RETRYABLE);
+	ck_assert_int_eq(ask(&plan, RESC_TIMEOUT), RESC_E_NOT_RETRYABLE);
+	plan.flags |= RESC_RETRIED_UPSTREAM; /* the first question answers */
+	ck_assert_int_eq(ask(&plan, RESC_FAIL), RESC_E_NOT_RETRYABLE);
+	ck_assert_uint_eq(named_look(&n).counters.retry_not_retryable, 3);
+}
+END_TEST
+
+/* ---- the server's word ---- */
+
+START_TEST(a_pushback_is_waited_for_exactly_and_used_once)
+{
+	struct policy p = plain();
+	resc_retry_plan plan = RESC_RETRY_INIT;
+	int64_t wait;
+
+	p.attempts = 10;
+	p.backoff = BACKOFF_FIXED;
+	p.backoff_jitter = JITTER_NONE;
+	p.base_ns = 3000000;
+	p.cap_ns = 5000000;
+	use(p);
+	plan.pushback_ms = 7000; /* beyond the cap */
+	ck_assert_int_eq(resc_retry(pay, &plan, RESC_FAIL, &wait), 0);
+	ck_assert_int_eq(wait, INT64_C(7000000000));
+	ck_assert_int_eq(plan.pushback_ms, RESC_NO_PUSHBACK);
+	ck_assert_int_eq(resc_retry(pay, &plan, RESC_FAIL, &wait), 0);
+	ck_assert_int_eq(wait, 3000000);
+	plan.pushback_ms = 0; /* at once */
+	ck_assert_int_eq(resc_retry(pay, &plan, RESC_FAIL, &wait), 0);
+	ck_assert_int_eq(wait, 0);
+	plan.pushback_ms = INT64_MAX;
+	ck_assert_int_eq(resc_retry(pay, &plan, RESC_FAIL, &wait), 0);
+	ck_assert_int_eq(wait, INT64_MAX);
+	ck_assert_uint_eq(named_look(&n).counters.retries, 4);
+}
+END_TEST
+
+START_TEST(a_pushback_leaves_the_backoff_of_later_attempts_alone)
+{
+	struct policy p = plain();
+	resc_retry_plan plan = RESC_RETRY_INIT;
+	int64_t wait;
+
+	p.attempts = 100;
+	p.backoff = BACKOFF_EXPONENTIAL;
+	p.backoff_jitter = JITTER_DECORRELATED;
+	p.base_ns = 1000;
+	p.cap_ns = INT64_C(3600) * 1000000000;
+	use(p);
+	plan.pushback_ms = 600000;
+	ck_assert_int_eq(resc_retry(pay, &plan, RESC_FAIL, &wait), 0);
+	ck_assert_int_eq(resc_retry(pay, &plan, RESC_FAIL, &wait), 0);
+	ck_assert_int_le(wait, 3000); /* three times the base, not three times ten minutes */
+}
+END_TEST
+
+START_TEST(a_server_that_says_no_is_not_asked_again)
+{
+	resc_retry_plan plan = RESC_RETRY_INIT;
+
+	plan.pushback_ms = -1;
+	ck_assert_int_eq(ask(&plan, RESC_FAIL), RESC_E_PUSHBACK);
+	ck_assert_int_eq(plan.pushback_ms, RESC_NO_PUSHBACK);
+	ck_assert_uint_eq(plan.attempts, 1);
+	plan.pushback_ms = INT64_MIN + 1;
+	ck_assert_int_eq(ask(&plan, RESC_FAIL), RESC_E_PUSHBACK);
+	ck_assert_uint_eq(named_look(&n).counters.retry_pushback, 2);
+	/* An outcome that is not retried comes first, and uses it up too. */
+	plan.pushback_ms = -1;
+	ck_assert_int_eq(ask(&plan, RESC_OK), RESC_E_NOT_RETRYABLE);
+	ck_assert_int_eq(plan.pushback_ms, RESC_NO_PUSHBACK);
+}
+END_TEST
+
+START_TEST(a_pushback_beyond_the_deadline_ends_it)
+{
+	resc_retry_plan plan = RESC_RETRY_INIT;
+
+	plan.deadline_ns = resc_deadline_after_ms(1000);
+	plan.pushback_ms = 999;
+	int64_t wait;
+	ck_assert_int_eq(resc_retry(pay, &plan, RESC_FAIL, &wait), 0);
+	plan.pushback_ms = 1000;
+	ck_assert_int_eq(ask(&plan, RESC_FAIL), RESC_E_RETRY_DEADLINE);
+	plan.attempts = 0;
+	plan.pushback_ms = INT64_MAX; /* nothing wraps */
+	ck_assert_int_eq(ask(&plan, RESC_FAIL), RESC_E_RETRY_DEADLINE);
+	ck_assert_uint_eq(named_look(&n).counters.retry_deadline, 2);
+}
+END_TEST
+
+START_TEST(an_error_uses_no_pushback)
+{
+	resc_retry_plan plan = RESC_RETRY_INIT;
+	int64_t wait;
+
+	plan.pushback_ms = 250;
+	plan.flags = 8;
+	ck_assert_int_eq(resc_retry(pay, &plan, RESC_FAIL, &wait), -EINVAL);
+	ck_assert_int_eq(plan.pushback_ms, 250);
+}
+END_TEST
+
+/* ---- the budget with a threshold ---- */
+
+static struct policy throttled(void)
+{
+	struct policy p = plain();
+
+	p.flags |= POLICY_BUDGET;
+	p.attempts = 100;
+	p.budget_capacity = 10 * TOKEN;
+	p.budget_threshold_ppm = 500000;
+	return p;
+}
+
+START_TEST(E17_from_full_four_retries_and_none_until_more_than_half_is_there)
+{
+	use(throttled());
+	struct script s = always(RESC_FAIL);
+	runs(&s, RESC_E_BUDGET, RESC_FAIL, 5);
+	ck_assert_double_eq(named_look(&n).tokens, 5);
+	expect_counted(4, 1, 0, 0);
+	for (int i = 0; i < 10; i++)
+		ck_assert_int_eq(ask_new(RESC_TIMEOUT), RESC_E_BUDGET);
+	ck_assert_double_eq(named_look(&n).tokens, 0);
+	/* 61 good calls are 6.1 tokens. */
+	for (int i = 0; i < 61; i++) {
+		struct script good = always(RESC_OK);
+		runs(&good, 0, RESC_OK, 1);
+	}
+	ck_assert_int_eq(ask_new(RESC_FAIL), 0);
+	ck_assert_int_eq(ask_new(RESC_FAIL), RESC_E_BUDGET);
+}
+END_TEST
+
+START_TEST(with_a_threshold_every_failure_is_charged_once_whatever_the_answer)
+{
+	struct policy p = throttled();
+	resc_retry_plan plan = RESC_RETRY_INIT;
+
+	p.attempts = 2;
+	use(p);
+	plan.attempts = 1;
+	ck_assert_int_eq(ask(&plan, RESC_FAIL), RESC_E_ATTEMPTS);
+	ck_assert_double_eq(named_look(&n).tokens, 9);
+	plan = (resc_retry_plan)RESC_RETRY_INIT;
+	plan.flags = RESC_RETRIED_UPSTREAM;
+	ck_assert_int_eq(ask(&plan, RESC_FAIL), RESC_E_UPSTREAM);
+	plan = (resc_retry_plan)RESC_RETRY_INIT;
+	plan.pushback_ms = -1;
+	ck_assert_int_eq(ask(&plan, RESC_FAIL), RESC_E_PUSHBACK);
+	ck_assert_double_eq(named_look(&n).tokens, 7);
+	plan = (resc_retry_plan)RESC_RETRY_INIT;
+	plan.deadline_ns = resc_now_ns();
+	ck_assert_int_eq(ask(&plan, RESC_FAIL), RESC_E_RETRY_DEADLINE);
+	ck_assert_double_eq(named_look(&n).tokens, 6);
+	/* What is no failure is not. */
+	ck_assert_int_eq(ask_new(RESC_OK), RESC_E_NOT_RETRYABLE);
+	ck_assert_int_eq(ask_new(RESC_CANCELLED), RESC_E_NOT_RETRYABLE);
+	ck_assert_double_eq(named_look(&n).tokens, 6);
+	ck_assert_int_eq(ask_new(RESC_FAIL), RESC_E_BUDGET);
+	ck_assert_double_eq(named_look(&n).tokens, 5);
+	expect_counted(0, 1, 0, 0);
+}
+END_TEST
+
+START_TEST(a_timeout_costs_what_the_policy_says)
+{
+	struct policy p = throttled();
+
+	p.budget_threshold_ppm = 0;
+	p.budget_timeout_cost = 5 * TOKEN;
+	use(p);
+	ck_assert_int_eq(ask_new(RESC_TIMEOUT), 0);
+	ck_assert_int_eq(ask_new(RESC_FAIL), 0);
+	ck_assert_int_eq(ask_new(RESC_TIMEOUT), RESC_E_BUDGET);
+	ck_assert_double_eq(named_look(&n).tokens, 4);
+}
+END_TEST
+
+/* ---- the cap on retries in flight ---- */
+
+static struct policy capped(uint64_t floor, uint64_t share_ppm)
+{
+	struct policy p = plain();
+
+	p.flags |= POLICY_RETRY_CAP;
+	p.attempts = 100;
+	p.retries_floor = floor;
+	p.retries_share_ppm = share_ppm;
+	return p;
+}
+
+/* So many calls of somebody else, the first of them retries. */
+static void inside(unsigned calls, unsigned retries)
+{
+	for (unsigned i = 0; i < n.map.dims.permits; i++)
+		fixture_store(map_permit(&n.map, n.state, i),
+		              i >= calls ? 0 : permit_make(UINT32_MAX - 1, i + 1) | (i < retries ? PERMIT_RETRY : 0));
+}
+
+START_TEST(L19_retries_in_flight_are_capped)
+{
+	use(capped(2, 250000));
+	inside(8, 1);
+	ck_assert_int_eq(ask_new(RESC_FAIL), 0);
+	inside(8, 2);
+	ck_assert_int_eq(ask_new(RESC_FAIL), RESC_E_RETRY_IN_FLIGHT);
+	inside(12, 2);
+	ck_assert_int_eq(ask_new(RESC_FAIL), 0);
+	inside(0, 0);
+	expect_counted(2, 0, 1, 0);
+}
+END_TEST
+
+START_TEST(a_retry_that_failed_takes_its_own_place_again)
+{
+	resc_retry_plan plan = RESC_RETRY_INIT;
+
+	use(capped(1, 0));
+	inside(1, 0);
+	ck_assert_int_eq(ask(&plan, RESC_FAIL), 0);
+	/* The second attempt failed: it is inside as a retry, or has just left. */
+	for (unsigned i = 0; i < 2; i++) {
+		inside(i, i);
+		ck_assert_int_eq(ask(&plan, RESC_FAIL), 0);
+	}
+	inside(2, 2);
+	ck_assert_int_eq(ask(&plan, RESC_FAIL), RESC_E_RETRY_IN_FLIGHT);
+	inside(0, 0);
+}
+END_TEST
+
+START_TEST(D5_the_cap_gives_a_lone_failing_call_the_same_answer_before_and_after_its_leave)
+{
+	for (unsigned i = 0; i < 2; i++) {
+		inside(i, 0);
+		use(capped(0, 1000000));
+		ck_assert_int_eq(ask_new(RESC_FAIL), 0);
+		use(capped(0, 999999));
+		ck_assert_int_eq(ask_new(RESC_FAIL), RESC_E_RETRY_IN_FLIGHT);
+	}
+	inside(0, 0);
+}
+END_TEST
+
+START_TEST(what_the_cap_refuses_takes_no_token)
+{
+	struct policy p = capped(0, 0);
+
+	p.flags |= POLICY_BUDGET;
+	use(p);
+	ck_assert_int_eq(ask_new(RESC_FAIL), RESC_E_RETRY_IN_FLIGHT);
+	ck_assert_double_eq(named_look(&n).tokens, 10);
+	p.budget_threshold_ppm = 500000; /* a failure is one, though */
+	use(p);
+	ck_assert_int_eq(ask_new(RESC_FAIL), RESC_E_RETRY_IN_FLIGHT);
+	ck_assert_double_eq(named_look(&n).tokens, 9);
+}
+END_TEST
+
+/* ---- shadow mode ---- */
+
+START_TEST(a_budget_in_shadow_mode_counts_once_and_refuses_nothing)
+{
+	struct policy p = capped(0, 0);
+
+	p.flags |= POLICY_BUDGET | POLICY_SHADOW_BUDGET;
+	p.budget_capacity = TOKEN;
+	use(p);
+	override_reset(&n.map, n.index, "");
+	ck_assert_int_eq(ask_new(RESC_FAIL), 0); /* the cap would have refused */
+	expect_counted(1, 0, 0, 1);
+	p.flags &= ~(uint64_t)POLICY_RETRY_CAP;
+	use(p);
+	ck_assert_int_eq(ask_new(RESC_FAIL), 0); /* a token was there */
+	expect_counted(2, 0, 0, 1);
+	ck_assert_int_eq(ask_new(RESC_FAIL), 0);
+	expect_counted(3, 0, 0, 2);
+	p.budget_threshold_ppm = 500000;
+	use(p);
+	ck_assert_int_eq(ask_new(RESC_FAIL), 0);
+	expect_counted(4, 0, 0, 3);
+	ck_assert_int_eq(ask_new(RESC_OK), RESC_E_NOT_RETRYABLE); /* what the request is, is not in shadow */
+	expect_counted(4, 0, 0, 3);
+}
+END_TEST
+
+START_TEST(a_total_timeout_in_shadow_mode_cuts_nothing)
+{
+	struct policy p = e2();
+	struct script s = always(RESC_TIMEOUT);
+
+	p.flags |= POLICY_SHADOW_TIMEOUT;
+	p.timeout_attempt_ms = 0;
+	use(p);
+	s.takes_ms = 700;
+	runs(&s, RESC_E_ATTEMPTS, RESC_TIMEOUT, 3);
+	ck_assert_int_eq(s.timeouts[2], -1);
+}
+END_TEST
+
 START_TEST(wrong_plans_are_errors)
 {
 	resc_retry_plan plan = RESC_RETRY_INIT;
@@ -458,7 +811,9 @@ START_TEST(wrong_plans_are_errors)
 	ck_assert_int_eq(resc_retry(pay, NULL, RESC_FAIL, &wait), -EINVAL);
 	ck_assert_int_eq(resc_retry(pay, &plan, RESC_FAIL, NULL), -EINVAL);
 	ck_assert_int_eq(resc_retry(pay, &plan, (enum resc_outcome)5, &wait), -EINVAL);
-	plan.flags = 4;
+	plan.flags = RESC_RETRY; /* of options only */
+	ck_assert_int_eq(resc_retry(pay, &plan, RESC_FAIL, &wait), -EINVAL);
+	plan.flags = 8;
 	ck_assert_int_eq(resc_retry(pay, &plan, RESC_FAIL, &wait), -EINVAL);
 	ck_assert_uint_eq(plan.attempts, 0);
 	/* Garbage in what is the library's own is bounded. */
@@ -520,6 +875,22 @@ int main(void)
 	        each_answer_moves_one_counter_and_only_yes_takes_a_token,
 	        D5_the_answer_for_a_lone_failing_call_is_the_same_before_and_after_its_leave,
 	        D3_a_day_of_success_banks_no_more_than_the_capacity,
+	        only_what_the_policy_names_is_retried,
+	        what_may_have_had_its_effect_is_not_repeated,
+	        a_pushback_is_waited_for_exactly_and_used_once,
+	        a_pushback_leaves_the_backoff_of_later_attempts_alone,
+	        a_server_that_says_no_is_not_asked_again,
+	        a_pushback_beyond_the_deadline_ends_it,
+	        an_error_uses_no_pushback,
+	        E17_from_full_four_retries_and_none_until_more_than_half_is_there,
+	        with_a_threshold_every_failure_is_charged_once_whatever_the_answer,
+	        a_timeout_costs_what_the_policy_says,
+	        L19_retries_in_flight_are_capped,
+	        a_retry_that_failed_takes_its_own_place_again,
+	        D5_the_cap_gives_a_lone_failing_call_the_same_answer_before_and_after_its_leave,
+	        what_the_cap_refuses_takes_no_token,
+	        a_budget_in_shadow_mode_counts_once_and_refuses_nothing,
+	        a_total_timeout_in_shadow_mode_cuts_nothing,
 	        wrong_plans_are_errors,
 	        fallbacks_are_counted_by_kind,
 	};

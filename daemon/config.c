@@ -37,6 +37,7 @@ struct parser {
 	struct draft defaults;
 	enum group_is group;
 	bool has_resources;
+	uint32_t from[KEYS]; /* the places of the file's own keys; PLACE_NONE: not given */
 };
 
 /* ---- keys of the file ---- */
@@ -192,6 +193,27 @@ static void take_text(struct parser *parser, enum key_id id, const json_t *value
 
 /* ---- resources ---- */
 
+static bool is_pattern(const char *name)
+{
+	size_t length = strlen(name);
+
+	return length > 0 && name[length - 1] == '*';
+}
+
+/* A pattern is the start of a name, which may be empty, and a '*'. */
+static int check_resource_name(const char *name, struct resc_error *err)
+{
+	char start[SEGMENT_NAME_SIZE];
+	const char *star = strchr(name, '*');
+
+	if (!star || strlen(name) >= sizeof(start))
+		return name_check(name, err);
+	if (star[1] != '\0')
+		return error_set(err, -EINVAL, "a '*' can only be the last character: a pattern is the start of names");
+	snprintf(start, sizeof(start), "%.*s", (int)(star - name), name);
+	return start[0] == '\0' ? 0 : name_check(start, err);
+}
+
 static bool is_name(struct parser *parser, uint32_t place)
 {
 	const struct place *at = &parser->reader.places.items[place];
@@ -199,11 +221,7 @@ static bool is_name(struct parser *parser, uint32_t place)
 
 	if (at->dropped)
 		return false;
-	if (strchr(at->key, '*')) {
-		reader_key_error(&parser->reader, place, "patterns are not supported by this version; name each resource");
-		return false;
-	}
-	if (name_check(at->key, &err) == 0)
+	if (check_resource_name(at->key, &err) == 0)
 		return true;
 	reader_key_error(&parser->reader, place, "%s", err.text);
 	return false;
@@ -212,7 +230,8 @@ static bool is_name(struct parser *parser, uint32_t place)
 static void take_resource(struct parser *parser, const json_t *value, uint32_t place)
 {
 	struct reader *reader = &parser->reader;
-	struct config_resource *resource = &parser->config->resources[parser->config->count];
+	struct config *config = parser->config;
+	struct config_resource *resource;
 	struct draft draft = parser->defaults;
 
 	if (!is_name(parser, place))
@@ -223,36 +242,44 @@ static void take_resource(struct parser *parser, const json_t *value, uint32_t p
 	}
 	draft_read(reader, &draft, value, place);
 	draft_check(reader, &draft);
+	if (is_pattern(reader->places.items[place].key))
+		resource = &config->patterns[config->pattern_count++];
+	else
+		resource = &config->resources[config->count++];
 	snprintf(resource->name, sizeof(resource->name), "%s", reader->places.items[place].key);
 	resource->policy = draft_policy(&draft);
-	parser->config->count += 1;
 }
 
-static size_t children(const struct places *places, uint32_t place)
+/* The longest first; of the same length in the order of the alphabet. */
+static int compare_patterns(const void *left, const void *right)
 {
-	size_t count = 0;
+	const struct config_resource *a = left, *b = right;
+	size_t x = strlen(a->name), y = strlen(b->name);
 
-	for (uint32_t i = places->items[place].first; i != PLACE_NONE; i = places->items[i].next)
-		count += 1;
-	return count;
+	return x != y ? (x > y ? -1 : 1) : strcmp(a->name, b->name);
 }
 
 static int take_resources(struct parser *parser, const json_t *object, uint32_t place)
 {
 	const struct places *places = &parser->reader.places;
-	size_t count = children(places, place);
+	struct config *config = parser->config;
+	size_t counts[2] = {0, 0}; /* names, patterns */
 
-	if (count > RESOURCES_LIMIT) {
-		reader_error(&parser->reader, place, "%zu resources are too many; there can be %u", count, RESOURCES_LIMIT);
+	for (uint32_t i = places->items[place].first; i != PLACE_NONE; i = places->items[i].next)
+		counts[is_pattern(places->items[i].key)] += 1;
+	if (counts[0] + counts[1] > RESOURCES_LIMIT) {
+		reader_error(&parser->reader, place, "%zu resources are too many; there can be %u", counts[0] + counts[1], RESOURCES_LIMIT);
 		return 0;
 	}
-	if (count == 0)
+	if (counts[0] + counts[1] == 0)
 		reader_warning(&parser->reader, place, "there are no resources, so nothing is guarded");
-	parser->config->resources = calloc(count + 1, sizeof(*parser->config->resources));
-	if (!parser->config->resources)
+	config->resources = calloc(counts[0] + 1, sizeof(*config->resources));
+	config->patterns = calloc(counts[1] + 1, sizeof(*config->patterns));
+	if (!config->resources || !config->patterns)
 		return -ENOMEM;
 	for (uint32_t i = places->items[place].first; i != PLACE_NONE; i = places->items[i].next)
 		take_resource(parser, json_object_get(object, places->items[i].key), i);
+	qsort(config->patterns, config->pattern_count, sizeof(*config->patterns), compare_patterns);
 	return 0;
 }
 
@@ -294,18 +321,47 @@ const struct config_resource *config_find(const struct config *config, const cha
 	return NULL;
 }
 
+const struct config_resource *config_match(const struct config *config, const char *name)
+{
+	for (size_t i = 0; i < config->pattern_count; i++) {
+		size_t length = strlen(config->patterns[i].name) - 1;
+
+		if (strncmp(config->patterns[i].name, name, length) == 0)
+			return &config->patterns[i];
+	}
+	return NULL;
+}
+
 /* ---- the file ---- */
+
+static void take_number(struct parser *parser, enum key_id id, const json_t *value, uint32_t place)
+{
+	uint64_t number;
+
+	if (!read_value(&parser->reader, id, value, place, &number))
+		return;
+	if (id == KEY_WORKERS)
+		parser->config->workers = (uint32_t)number;
+	else if (id == KEY_ONCE_KEYS)
+		parser->config->once_keys = (uint32_t)number;
+	else if (id == KEY_MADE)
+		parser->config->made = (uint32_t)number;
+	else
+		parser->config->idle_ms = number;
+}
 
 /* The value of one key of the file. The defaults were read before, wherever they stand. */
 static int take_key(struct parser *parser, enum key_id id, const json_t *value, uint32_t place)
 {
 	struct reader *reader = &parser->reader;
-	uint64_t workers;
 
+	parser->from[id] = place;
 	switch (id) {
 	case KEY_WORKERS:
-		if (read_value(reader, id, value, place, &workers))
-			parser->config->workers = (uint32_t)workers;
+	case KEY_ONCE_KEYS:
+	case KEY_MADE:
+	case KEY_IDLE:
+		take_number(parser, id, value, place);
 		return 0;
 	case KEY_DEFAULTS:
 		return 0;
@@ -334,6 +390,43 @@ static void take_defaults(struct parser *parser, const json_t *root)
 	}
 }
 
+static bool has_once(const struct config_resource *resources, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		if ((resources[i].policy.flags & POLICY_ONCE) != 0)
+			return true;
+	}
+	return false;
+}
+
+static void no_effect(struct parser *parser, enum key_id id, const char *without)
+{
+	/* Of a file with errors nobody knows what is missing in it. */
+	if (parser->from[id] != PLACE_NONE && parser->reader.problems->errors == 0)
+		reader_warning(&parser->reader, parser->from[id], "has no effect without %s", without);
+}
+
+/* Room for what no resource uses is not taken. */
+static void settle_room(struct parser *parser)
+{
+	struct config *config = parser->config;
+	bool once = has_once(config->resources, config->count) || has_once(config->patterns, config->pattern_count);
+
+	if (!once)
+		no_effect(parser, KEY_ONCE_KEYS, "a resource that has \"once\"");
+	if (config->pattern_count == 0) {
+		no_effect(parser, KEY_MADE, "a pattern in resources, such as \"shard-*\"");
+		no_effect(parser, KEY_IDLE, "a pattern in resources, such as \"shard-*\"");
+	}
+	config->once_keys = once ? config->once_keys : 0;
+	config->made = config->pattern_count > 0 ? config->made : 0;
+	if (config->count + config->made <= RESOURCES_LIMIT)
+		return;
+	reader_warning(&parser->reader, parser->from[KEY_RESOURCES], "with %zu resources there is room for %zu that are made from patterns",
+	               config->count, RESOURCES_LIMIT - config->count);
+	config->made = RESOURCES_LIMIT - (uint32_t)config->count;
+}
+
 static int take_file(struct parser *parser, const json_t *root)
 {
 	const struct places *places = &parser->reader.places;
@@ -353,6 +446,8 @@ static int take_file(struct parser *parser, const json_t *root)
 	}
 	if (r == 0 && !parser->has_resources)
 		reader_key_error(&parser->reader, PLACE_ROOT, "resources is missing; to have none, write \"resources\": {}");
+	if (r == 0)
+		settle_room(parser);
 	return r == 0 ? make_index(parser->config) : r;
 }
 
@@ -417,7 +512,14 @@ static json_t *parse_json(const char *text, size_t size, struct config_problems 
 
 static void start(struct config *config)
 {
-	*config = (struct config){.gid = (gid_t)-1, .mode = CONFIG_MODE, .workers = CONFIG_WORKERS};
+	*config = (struct config){
+	        .gid = (gid_t)-1,
+	        .mode = CONFIG_MODE,
+	        .workers = CONFIG_WORKERS,
+	        .once_keys = CONFIG_ONCE_KEYS,
+	        .made = CONFIG_MADE,
+	        .idle_ms = CONFIG_IDLE_MS,
+	};
 	snprintf(config->instance, sizeof(config->instance), "default");
 }
 
@@ -442,6 +544,8 @@ static int parse(const char *text, size_t size, enum group_is group, struct conf
 	struct parser parser = {.reader.problems = problems, .config = out, .group = group};
 	int r = config_text_check(text, size, problems);
 
+	for (size_t i = 0; i < KEYS; i++)
+		parser.from[i] = PLACE_NONE;
 	start(out);
 	if (r == 0)
 		r = parse_checked(text, size, &parser, problems);
@@ -488,17 +592,7 @@ int config_check(const char *path, struct config *out, struct config_problems *p
 void config_free(struct config *config)
 {
 	free(config->resources);
+	free(config->patterns);
 	free(config->index);
 	*config = (struct config){0};
-}
-
-const struct config_resource *config_match(const struct config *config, const char *name)
-{
-	for (size_t i = 0; i < config->pattern_count; i++) {
-		size_t length = strlen(config->patterns[i].name) - 1;
-
-		if (strncmp(config->patterns[i].name, name, length) == 0)
-			return &config->patterns[i];
-	}
-	return NULL;
 }

@@ -16,6 +16,9 @@
 #define CONFIG_CONTROL_SIZE  108 /* what fits a socket address */
 #define CONFIG_WORKERS       1024u
 #define CONFIG_WORKERS_LEAST 16u
+#define CONFIG_ONCE_KEYS     4096u
+#define CONFIG_MADE          256u
+#define CONFIG_IDLE_MS       UINT64_C(3600000)
 
 struct config_resource {
 	char name[SEGMENT_NAME_SIZE];
@@ -31,7 +34,7 @@ struct config {
 	char control[CONFIG_CONTROL_SIZE]; /* absolute path of the control socket; "": the default one */
 	uint32_t workers;                  /* that the segment shall have room for */
 	uint32_t once_keys;                /* idempotency keys that the segment shall have room for; 0: no resource has "once" */
-	uint32_t made;                     /* resources that may be made at run time, from patterns */
+	uint32_t made;                     /* resources that may be made at run time, from patterns; 0: there are none */
 	uint64_t idle_ms;                  /* those are retired when nobody has called them for so long; 0: only when there is no room */
 	size_t count;
 	struct config_resource *resources; /* in the order of the file */

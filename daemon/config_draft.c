@@ -3,8 +3,11 @@
  * Why this exists: "the window of payments is 10s" is not enough to say what is wrong with it; whether payments, the defaults or the
  * program said so decides which line of the file a message points to. A draft keeps both, the value and its place.
  *
- * What it guarantees: keys are merged one by one, and a block is on when the object or the false nearest to the resource says so. A value
- * that is refused leaves the one before in force, and is marked, so that no contradiction is made up from it.
+ * What it guarantees: keys are merged one by one, and a block is on when the object or the false nearest to the resource says so, and no
+ * mode switches it off. A value that is refused leaves the one before in force, and is marked, so that no contradiction is made up from it.
+ *
+ * A key whose value can be of two types (a window of time or of calls) is two rows of the table; what the draft knows of it, it keeps under
+ * the first.
  *
  * A message quotes the value as it is written in the file, and says what to write. Numbers are never printed from doubles.
  */
@@ -76,7 +79,7 @@ static void quote(const struct reader *reader, uint32_t place, char text[64])
 /* "50 is out of range; write a whole number from 1 to 10". Always false. */
 static bool refuse(struct reader *reader, enum key_id id, uint32_t place, const char *what)
 {
-	char value[64], expected[160];
+	char value[64], expected[200];
 
 	quote(reader, place, value);
 	key_expects(id, expected, sizeof(expected));
@@ -123,6 +126,14 @@ static bool read_integer(struct reader *reader, enum key_id id, const json_t *va
 	return true;
 }
 
+/* A share above 1 is written in percent: who writes "limit": 10.0 may have meant ten calls. */
+static bool number_in_range(struct reader *reader, enum key_id id, uint32_t place, uint64_t value)
+{
+	if (config_keys[id].type == KEY_SHARE && value > VALUE_MILLION)
+		return refuse(reader, id, place, "is out of range");
+	return in_range(reader, id, place, value);
+}
+
 static bool read_number(struct reader *reader, enum key_id id, const json_t *value, uint32_t place, uint64_t *stored)
 {
 	uint64_t millionths;
@@ -132,7 +143,7 @@ static bool read_number(struct reader *reader, enum key_id id, const json_t *val
 		return refuse(reader, id, place, "is less than one in a million");
 	if (r < 0)
 		return refuse(reader, id, place, "is out of range");
-	if (!in_range(reader, id, place, millionths))
+	if (!number_in_range(reader, id, place, millionths))
 		return false;
 	*stored = millionths;
 	return true;
@@ -165,9 +176,7 @@ static bool read_duration(struct reader *reader, enum key_id id, const json_t *v
 	int r;
 
 	if (json_is_number(value))
-		return refuse(reader, id, place,
-		              id == KEY_WINDOW ? "has no unit (a window by number of calls is not supported by this version)"
-		                               : "has no unit");
+		return refuse(reader, id, place, "has no unit");
 	if (!json_is_string(value))
 		return refuse_type(reader, id, value, place);
 	r = value_duration(json_string_value(value), &ns);
@@ -183,19 +192,44 @@ static bool read_duration(struct reader *reader, enum key_id id, const json_t *v
 	return true;
 }
 
+static bool find_word(enum key_id id, const char *text, uint64_t *index)
+{
+	const char *const *words = config_keys[id].words;
+
+	for (*index = 0; words[*index]; *index += 1) {
+		if (strcmp(words[*index], text) == 0)
+			return true;
+	}
+	return false;
+}
+
 static bool read_word(struct reader *reader, enum key_id id, const json_t *value, uint32_t place, uint64_t *stored)
 {
-	const char *const *words = config_keys[id].words, *text = json_string_value(value);
-
-	if (!text)
+	if (!json_is_string(value))
 		return refuse_type(reader, id, value, place);
-	for (uint64_t i = 0; words[i]; i++) {
-		if (strcmp(words[i], text) == 0) {
-			*stored = i;
-			return true;
-		}
+	return find_word(id, json_string_value(value), stored) ? true : refuse(reader, id, place, "is unknown");
+}
+
+/* Nothing twice, and not nothing: an empty set is a guard that never acts, and there are clearer ways to say so. */
+static bool read_words(struct reader *reader, enum key_id id, const json_t *value, uint32_t place, uint64_t *stored)
+{
+	uint64_t bits = 0, index;
+
+	if (!json_is_array(value))
+		return refuse_type(reader, id, value, place);
+	for (size_t i = 0; i < json_array_size(value); i++) {
+		const char *text = json_string_value(json_array_get(value, i));
+
+		if (!text || !find_word(id, text, &index))
+			return refuse(reader, id, place, "has a value that is unknown");
+		if ((bits >> config_keys[id].scale >> index & 1) != 0)
+			return refuse(reader, id, place, "has a word twice");
+		bits |= UINT64_C(1) << config_keys[id].scale << index;
 	}
-	return refuse(reader, id, place, "is unknown");
+	if (bits == 0)
+		return refuse(reader, id, place, "is empty");
+	*stored = bits;
+	return true;
 }
 
 static bool read_boolean(struct reader *reader, enum key_id id, const json_t *value, uint32_t place, uint64_t *stored)
@@ -221,7 +255,10 @@ bool read_value(struct reader *reader, enum key_id id, const json_t *value, uint
 	case KEY_NANOSECONDS:
 		return read_duration(reader, id, value, place, stored);
 	case KEY_WORD:
+	case KEY_MODE_WORD:
 		return read_word(reader, id, value, place, stored);
+	case KEY_WORDS:
+		return read_words(reader, id, value, place, stored);
 	default:
 		return refuse_type(reader, id, value, place);
 	}
@@ -263,10 +300,6 @@ enum key_id read_key(struct reader *reader, enum block block, uint32_t place)
 		return KEY_NONE;
 	if (id != KEY_NONE)
 		return id;
-	if (key_unsupported(block, at->key)) {
-		reader_key_error(reader, place, "%s", key_unsupported(block, at->key));
-		return KEY_NONE;
-	}
 	key_advice(block, at->key, advice, sizeof(advice));
 	reader_key_error(reader, place, "unknown key; %s", advice);
 	return KEY_NONE;
@@ -286,26 +319,51 @@ void draft_start(struct draft *draft)
 	draft->on[BLOCK_BUDGET] = true;
 }
 
+static void put_field(struct draft *draft, enum key_id id, uint64_t value)
+{
+	memcpy((char *)&draft->policy + config_keys[id].offset, &value, sizeof(value));
+}
+
 static void store(struct draft *draft, enum key_id id, uint64_t stored)
 {
-	if (id == KEY_LATENCY)
+	const struct key *key = &config_keys[id];
+
+	if (id == KEY_LATENCY) {
 		draft->policy.flags = stored ? draft->policy.flags | POLICY_LATENCY : draft->policy.flags & ~(uint64_t)POLICY_LATENCY;
-	else
-		memcpy((char *)&draft->policy + config_keys[id].offset, &stored, sizeof(stored));
+		return;
+	}
+	if (key->type == KEY_MODE_WORD) {
+		draft->mode[key->block] = (uint8_t)stored;
+		return;
+	}
+	put_field(draft, id, stored);
+	/* What the defaults may have said in the other way does not count any more; 0 there says that this one counts. */
+	if (key->other != 0)
+		put_field(draft, key->other, 0);
+}
+
+/* The row for a value of that type, of a key that has two. */
+static enum key_id row_for(enum key_id id, const json_t *value)
+{
+	enum key_id other = config_keys[id].other;
+
+	if (other == 0)
+		return id;
+	if (config_keys[other].type == KEY_SHARE)
+		return json_is_real(value) || json_is_string(value) ? other : id;
+	return json_is_number(value) ? other : id;
 }
 
 static void take_value(struct reader *reader, struct draft *draft, enum key_id id, const json_t *value, uint32_t place)
 {
+	enum key_id row = row_for(id, value);
 	uint64_t stored = 0;
 
 	draft->from[id] = place;
-	draft->own |= KEY_BIT(id);
-	if (!read_value(reader, id, value, place, &stored)) {
-		draft->bad |= KEY_BIT(id);
-		return;
-	}
-	draft->bad &= ~KEY_BIT(id);
-	store(draft, id, stored);
+	draft->own[id] = true;
+	draft->bad[id] = !read_value(reader, row, value, place, &stored);
+	if (!draft->bad[id])
+		store(draft, row, stored);
 }
 
 static void take_keys(struct reader *reader, struct draft *draft, enum block block, const json_t *object, uint32_t place);
@@ -348,47 +406,128 @@ static void take_keys(struct reader *reader, struct draft *draft, enum block blo
 void draft_read(struct reader *reader, struct draft *draft, const json_t *object, uint32_t place)
 {
 	draft->place = place;
-	draft->own = 0;
+	memset(draft->own, 0, sizeof(draft->own));
 	take_keys(reader, draft, BLOCK_RESOURCE, object, place);
 }
 
 /* ---- the policy ---- */
 
-static bool is_given(const struct draft *draft, enum key_id id)
+bool draft_is_given(const struct draft *draft, enum key_id id)
 {
 	return draft->from[id] != PLACE_NONE;
+}
+
+/* The key of that block's mode. */
+static enum key_id mode_key(enum block block)
+{
+	enum key_id id = 0;
+
+	while (id < KEYS && (config_keys[id].block != block || config_keys[id].type != KEY_MODE_WORD))
+		id += 1;
+	return id;
+}
+
+enum block_mode draft_mode(const struct draft *draft, enum block block)
+{
+	if (draft_is_given(draft, mode_key(block)))
+		return draft->mode[block];
+	if (block == BLOCK_RESOURCE)
+		return MODE_ENFORCE;
+	return draft_mode(draft, block == BLOCK_BUDGET ? BLOCK_RETRY : BLOCK_RESOURCE);
+}
+
+bool draft_is_on(const struct draft *draft, enum block block)
+{
+	if (!draft->on[block] || draft_mode(draft, block) == MODE_OFF)
+		return false;
+	return block != BLOCK_BUDGET || draft_is_on(draft, BLOCK_RETRY);
 }
 
 /* The rules that open a breaker are those that are given; a breaker without any has the failure rate of the defaults. */
 static void settle_breaker(const struct draft *draft, struct policy *policy)
 {
-	if (!is_given(draft, KEY_FAILURE_RATE) && (is_given(draft, KEY_CONSECUTIVE) || is_given(draft, KEY_SLOW_RATE)))
+	if (!draft_is_given(draft, KEY_FAILURE_RATE) && (draft_is_given(draft, KEY_CONSECUTIVE) || draft_is_given(draft, KEY_SLOW_RATE)))
 		policy->failure_rate_ppm = 0;
-	if (!is_given(draft, KEY_SUCCESSES))
+	if (!draft_is_given(draft, KEY_SUCCESSES))
 		policy->successes = policy->probes;
+	/* A window never holds more calls than its size, so more than that would mean never. */
+	if (policy->window_calls > 0 && policy->min_calls > policy->window_calls)
+		policy->min_calls = policy->window_calls;
+}
+
+/* Who gives the cap on retries in flight alone wants that, and no tokens beside it. */
+static void settle_budget(const struct draft *draft, struct policy *policy)
+{
+	static const enum key_id tokens[] = {KEY_RATIO, KEY_CAPACITY,     KEY_PER_SECOND, KEY_DEPOSIT,
+	                                     KEY_COST,  KEY_TIMEOUT_COST, KEY_TTL,        KEY_THRESHOLD};
+	bool cap = draft_is_given(draft, KEY_IN_FLIGHT_FLOOR) || draft_is_given(draft, KEY_IN_FLIGHT_SHARE), bucket = !cap;
+
+	for (size_t i = 0; i < sizeof(tokens) / sizeof(tokens[0]); i++)
+		bucket |= draft_is_given(draft, tokens[i]);
+	if (!draft_is_on(draft, BLOCK_BUDGET))
+		cap = bucket = false;
+	policy->flags |= (cap ? POLICY_RETRY_CAP : 0u) | (bucket ? POLICY_BUDGET : 0u);
+	if (!draft_is_given(draft, KEY_TIMEOUT_COST))
+		policy->budget_timeout_cost = policy->budget_cost;
+	policy->budget_previous = policy->budget_capacity;
+}
+
+static void settle_bulkhead(const struct draft *draft, struct policy *policy)
+{
+	if (policy->limit_share_ppm > 0)
+		policy->limit = 1; /* not used, but in its range */
+	if (draft_is_given(draft, KEY_LIMIT) && policy->limit_share_ppm == 0 && !draft_is_given(draft, KEY_MAX_WAITING))
+		policy->max_waiting = policy->limit < WAITING_LIMIT ? policy->limit : WAITING_LIMIT;
+}
+
+static void settle_rate(const struct draft *draft, struct policy *policy)
+{
+	if (draft_is_given(draft, KEY_RATE_PER_SECOND) && !draft_is_given(draft, KEY_BURST))
+		policy->rate_burst = (policy->rate_per_second + VALUE_MILLION - 1) / VALUE_MILLION;
+	policy->rate_previous_per_second = policy->rate_per_second;
+	policy->rate_previous_burst = policy->rate_burst;
+}
+
+static void settle_timeout(const struct draft *draft, struct policy *policy)
+{
+	if (draft_is_on(draft, BLOCK_TIMEOUT))
+		return;
+	policy->timeout_attempt_ms = 0;
+	policy->timeout_connect_ms = 0;
+	policy->timeout_total_ms = 0;
+	policy->timeout_probe_ms = 0;
 }
 
 struct policy draft_policy(const struct draft *draft)
 {
+	/* A retry plan refuses nothing but by its budget, so it has no shadow of its own. */
 	static const struct {
 		enum block block;
-		uint64_t flag;
-	} flags[] = {{BLOCK_BREAKER, POLICY_BREAKER}, {BLOCK_RETRY, POLICY_RETRY}, {BLOCK_BULKHEAD, POLICY_BULKHEAD}};
+		uint64_t flag, shadow;
+	} flags[] = {
+	        {BLOCK_BREAKER, POLICY_BREAKER, POLICY_SHADOW_BREAKER},
+	        {BLOCK_RETRY, POLICY_RETRY, 0},
+	        {BLOCK_BUDGET, 0, POLICY_SHADOW_BUDGET}, /* its flags: settle_budget */
+	        {BLOCK_BULKHEAD, POLICY_BULKHEAD, POLICY_SHADOW_BULKHEAD},
+	        {BLOCK_RATE, POLICY_RATE, POLICY_SHADOW_RATE},
+	        {BLOCK_THROTTLE, POLICY_THROTTLE, POLICY_SHADOW_THROTTLE},
+	        {BLOCK_TIMEOUT, POLICY_TIMEOUT, POLICY_SHADOW_TIMEOUT},
+	        {BLOCK_ONCE, POLICY_ONCE, POLICY_SHADOW_ONCE},
+	};
 	struct policy policy = draft->policy;
 
 	policy.flags |= POLICY_CONFIGURED;
 	for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++) {
-		if (draft->on[flags[i].block])
-			policy.flags |= flags[i].flag;
+		if (!draft_is_on(draft, flags[i].block))
+			continue;
+		policy.flags |= flags[i].flag;
+		if (draft_mode(draft, flags[i].block) == MODE_SHADOW)
+			policy.flags |= flags[i].shadow;
 	}
-	if (draft->on[BLOCK_RETRY] && draft->on[BLOCK_BUDGET])
-		policy.flags |= POLICY_BUDGET;
-	policy.budget_previous = policy.budget_capacity;
 	settle_breaker(draft, &policy);
-	if (!draft->on[BLOCK_TIMEOUT]) {
-		policy.timeout_attempt_ms = 0;
-		policy.timeout_connect_ms = 0;
-		policy.timeout_total_ms = 0;
-	}
+	settle_budget(draft, &policy);
+	settle_bulkhead(draft, &policy);
+	settle_rate(draft, &policy);
+	settle_timeout(draft, &policy);
 	return policy;
 }

@@ -21,9 +21,10 @@ struct draft {
 	uint32_t place;               /* of the resource */
 	uint32_t block_place[BLOCKS]; /* of the object that switched a block on; PLACE_NONE: nobody did */
 	uint32_t from[KEYS];          /* the place of each value; PLACE_NONE: it is the default of the program */
-	uint64_t own;                 /* keys that the resource has itself, as bits */
-	uint64_t bad;                 /* keys whose value was refused */
-	bool on[BLOCKS];
+	bool own[KEYS];               /* keys that the resource has itself */
+	bool bad[KEYS];               /* keys whose value was refused */
+	bool on[BLOCKS];              /* an object, and not false; see draft_is_on */
+	uint8_t mode[BLOCKS];         /* enum block_mode, where a mode is given */
 	bool flawed; /* something was not understood, so what is missing may be there under another name */
 };
 
@@ -31,6 +32,12 @@ struct draft {
 void draft_start(struct draft *draft);
 /* Reads the block of a resource, or the defaults, over what the draft has. */
 void draft_read(struct reader *reader, struct draft *draft, const json_t *object, uint32_t place);
+/* Is it given, by the resource or by the defaults? Of a key with two types: its first row. */
+bool draft_is_given(const struct draft *draft, enum key_id id);
+/* Is the block there, and not off? */
+bool draft_is_on(const struct draft *draft, enum block block);
+/* What it does where it is on. */
+enum block_mode draft_mode(const struct draft *draft, enum block block);
 /* The policy that it makes. */
 struct policy draft_policy(const struct draft *draft);
 

@@ -27,10 +27,20 @@
 
 static const char *const backoffs[] = {"none", "fixed", "exponential", NULL};
 static const char *const jitters[] = {"none", "full", "equal", "decorrelated", "proportional", NULL};
+static const char *const outcomes[] = {"fail", "timeout", NULL};
+static const char *const deposits[] = {"success", "request", NULL};
+static const char *const on_deaths[] = {"unknown", "free", NULL};
+static const char *const modes[] = {"enforce", "shadow", "off", NULL};
+static const char *const resource_modes[] = {"enforce", "shadow", NULL};
 _Static_assert(BACKOFF_NONE == 0 && BACKOFF_EXPONENTIAL == 2, "backoffs[] is in the order of enum backoff");
 _Static_assert(JITTER_NONE == 0 && JITTER_PROPORTIONAL == 4, "jitters[] is in the order of enum jitter");
+_Static_assert(RESC_TIMEOUT == RESC_FAIL + 1, "outcomes[] is in the order of enum resc_outcome");
+_Static_assert(DEPOSIT_SUCCESS == 0 && DEPOSIT_REQUEST == 1, "deposits[] is in the order of enum deposit");
+_Static_assert(ON_DEATH_UNKNOWN == 0 && ON_DEATH_FREE == 1, "on_deaths[] is in the order of enum on_death");
+_Static_assert(MODE_ENFORCE == 0 && MODE_SHADOW == 1 && MODE_OFF == 2, "modes[] is in the order of enum block_mode");
 
-#define AT(field) .offset = offsetof(struct policy, field)
+#define MODE_FALLBACK "the `mode` of the resource"
+#define AT(field)     .offset = offsetof(struct policy, field)
 
 const struct key config_keys[KEYS] = {
         [KEY_INSTANCE] = {"instance", BLOCK_FILE, KEY_TEXT, .fallback = "`\"default\"`",
@@ -45,12 +55,21 @@ const struct key config_keys[KEYS] = {
                          .text = "absolute path of the control socket, at most 107 bytes"},
         [KEY_WORKERS] = {"workers", BLOCK_FILE, KEY_INTEGER, CONFIG_WORKERS_LEAST, WORKERS_LIMIT, 1, .fallback = "1024",
                          .text = "worker processes that the segment has room for"},
+        [KEY_ONCE_KEYS] = {"once_keys", BLOCK_FILE, KEY_INTEGER, ONCE_SET, ONCE_LIMIT, 1, .fallback = "4096, where a resource has `once`",
+                           .text = "idempotency keys that the segment has room for"},
+        [KEY_MADE] = {"made", BLOCK_FILE, KEY_INTEGER, 1, RESOURCES_LIMIT, 1, .fallback = "256, where there are patterns",
+                      .text = "resources that may be made at run time, from patterns"},
+        [KEY_IDLE] = {"idle", BLOCK_FILE, KEY_MILLISECONDS, 0, 30 * DAY_MS, 1, .fallback = "`\"1h\"`",
+                      .text = "those are retired when nobody has called them for so long; `\"0s\"`: only when there is no room"},
         [KEY_DEFAULTS] = {"defaults", BLOCK_FILE, KEY_OBJECT, .opens = BLOCK_RESOURCE, .fallback = "`{}`",
                           .text = "what all resources have, unless they say otherwise"},
-        [KEY_RESOURCES] = {"resources", BLOCK_FILE, KEY_OBJECT, .fallback = "required", .text = "the resources by name, at most 16384"},
+        [KEY_RESOURCES] = {"resources", BLOCK_FILE, KEY_OBJECT, .fallback = "required",
+                           .text = "the resources by name, and patterns, at most 16384"},
 
         [KEY_LATENCY] = {"latency", BLOCK_RESOURCE, KEY_BOOLEAN, .fallback = "true",
                          .text = "keep a latency histogram; false saves two clock reads a call"},
+        [KEY_RESOURCE_MODE] = {"mode", BLOCK_RESOURCE, KEY_MODE_WORD, .words = resource_modes, .fallback = "`\"enforce\"`",
+                               .text = "of the blocks that do not say it themselves; `shadow`: they decide and count, and refuse nothing"},
 
         [KEY_BREAKER] = {"breaker", BLOCK_RESOURCE, KEY_BLOCK, .opens = BLOCK_BREAKER, .fallback = "off", .text = "the circuit breaker"},
         [KEY_CONSECUTIVE] = {"consecutive", BLOCK_BREAKER, KEY_INTEGER, 1, 1000000, 1, AT(consecutive), .fallback = "not used",
@@ -62,9 +81,12 @@ const struct key config_keys[KEYS] = {
                            .text = "a call that takes longer is slow"},
         [KEY_SLOW_RATE] = {"slow_rate", BLOCK_BREAKER, KEY_SHARE, 1, MILLION, 1, AT(slow_rate_ppm), .fallback = "not used",
                            .text = "share of slow calls in the window that opens it; needs `slow_call`"},
-        [KEY_WINDOW] = {"window", BLOCK_BREAKER, KEY_MILLISECONDS, 100, DAY_MS, 1, AT(window_ms), .text = "how far back the rates look"},
+        [KEY_WINDOW] = {"window", BLOCK_BREAKER, KEY_MILLISECONDS, 100, DAY_MS, 1, AT(window_ms), .other = KEY_WINDOW_CALLS,
+                        .text = "how far back the rates look; or"},
+        [KEY_WINDOW_CALLS] = {"window", BLOCK_BREAKER, KEY_INTEGER, 1, CALLS_LIMIT, 1, AT(window_calls), .fallback = "",
+                              .text = "how many of the last calls they look at"},
         [KEY_MIN_CALLS] = {"min_calls", BLOCK_BREAKER, KEY_INTEGER, 1, 1000000, 1, AT(min_calls),
-                           .text = "calls in the window before a rate can open it"},
+                           .text = "calls in the window before a rate can open it; at most a `window` of calls"},
         [KEY_COOLDOWN] = {"cooldown", BLOCK_BREAKER, KEY_MILLISECONDS, 1, DAY_MS, 1, AT(cooldown_ms),
                           .text = "how long it stays open before it lets a probe through"},
         [KEY_COOLDOWN_FACTOR] = {"cooldown_factor", BLOCK_BREAKER, KEY_NUMBER, MILLION, 100 * MILLION, 1, AT(cooldown_factor_ppm),
@@ -77,8 +99,15 @@ const struct key config_keys[KEYS] = {
                         .text = "probes that may be out at once on the whole host"},
         [KEY_SUCCESSES] = {"successes", BLOCK_BREAKER, KEY_INTEGER, 1, 10000, 1, AT(successes), .fallback = "as `probes`",
                            .text = "probes that must succeed to close it"},
+        [KEY_TRIAL_FAILURE_RATE] = {"trial_failure_rate", BLOCK_BREAKER, KEY_SHARE, 1, MILLION, 1, AT(trial_failure_rate_ppm),
+                                    .fallback = "not used: one failure opens it again",
+                                    .text = "share of failed or slow probes that opens it again, when `probes` results are in"},
         [KEY_PROBE_TIMEOUT] = {"probe_timeout", BLOCK_BREAKER, KEY_MILLISECONDS, 1, HOUR_MS, 1, AT(probe_timeout_ms),
                                .text = "a probe that has not ended by then is given to somebody else"},
+        [KEY_RETRY_AFTER_MAX] = {"retry_after_max", BLOCK_BREAKER, KEY_MILLISECONDS, 0, DAY_MS, 1, AT(retry_after_max_ms),
+                                 .text = "how long a dependency's own word (Retry-After) may keep it open; `\"0s\"`: it is not asked"},
+        [KEY_BREAKER_MODE] = {"mode", BLOCK_BREAKER, KEY_MODE_WORD, .words = modes, .fallback = MODE_FALLBACK,
+                              .text = "`shadow`: it opens and counts, and refuses nothing; `off`: as if it were false"},
 
         [KEY_RETRY] = {"retry", BLOCK_RESOURCE, KEY_BLOCK, .opens = BLOCK_RETRY, .fallback = "off", .text = "retries"},
         [KEY_ATTEMPTS] = {"attempts", BLOCK_RETRY, KEY_INTEGER, 1, 100, 1, AT(attempts), .text = "attempts a request, the first included"},
@@ -87,18 +116,72 @@ const struct key config_keys[KEYS] = {
         [KEY_CAP] = {"cap", BLOCK_RETRY, KEY_NANOSECONDS, 1000, DAY_NS, 1, AT(cap_ns), .text = "the longest wait; not shorter than `base`"},
         [KEY_RETRY_JITTER] = {"jitter", BLOCK_RETRY, KEY_WORD, AT(backoff_jitter), .words = jitters,
                               .text = "how the wait w is spread: `full` 0 to w, `equal` w/2 to w, `proportional` w less or more 20 %"},
+        [KEY_RETRY_ON] = {"retry_on", BLOCK_RETRY, KEY_WORDS, .scale = RESC_FAIL, AT(retry_on), .words = outcomes,
+                          .text = "outcomes of an attempt after which there may be another"},
+        [KEY_RETRY_MODE] = {"mode", BLOCK_RETRY, KEY_MODE_WORD, .words = modes, .fallback = MODE_FALLBACK,
+                            .text = "`shadow`: budget and cap count, and refuse nothing; `off`: as if it were false"},
         [KEY_BUDGET] = {"budget", BLOCK_RETRY, KEY_BLOCK, .opens = BLOCK_BUDGET, .fallback = "on, where `retry` is",
-                        .text = "tokens that all workers of the host share; a retry takes one"},
-        [KEY_RATIO] = {"ratio", BLOCK_BUDGET, KEY_NUMBER, 0, 1000 * MILLION, 1, AT(budget_ratio), .text = "tokens that a success puts in"},
+                        .text = "what limits the retries of all workers of the host together: tokens, a cap on those in flight, or both"},
+        [KEY_RATIO] = {"ratio", BLOCK_BUDGET, KEY_NUMBER, 0, 1000 * MILLION, 1, AT(budget_ratio),
+                       .text = "tokens that a success, or a request, puts in"},
         [KEY_CAPACITY] = {"capacity", BLOCK_BUDGET, KEY_INTEGER, 1, UINT32_MAX, MILLION, AT(budget_capacity),
                           .text = "tokens at most, and at the start"},
         [KEY_PER_SECOND] = {"per_second", BLOCK_BUDGET, KEY_NUMBER, 0, 1000000 * MILLION, 1, AT(budget_per_second),
                             .text = "tokens that time puts in"},
+        [KEY_DEPOSIT] = {"deposit", BLOCK_BUDGET, KEY_WORD, AT(budget_deposit), .words = deposits, .text = "what puts `ratio` in"},
+        [KEY_COST] = {"cost", BLOCK_BUDGET, KEY_NUMBER, 1000, 1000 * MILLION, 1, AT(budget_cost), .text = "tokens that a retry takes"},
+        [KEY_TIMEOUT_COST] = {"timeout_cost", BLOCK_BUDGET, KEY_NUMBER, 1000, 1000 * MILLION, 1, AT(budget_timeout_cost),
+                              .fallback = "as `cost`", .text = "the same after a timeout"},
+        [KEY_TTL] = {"ttl", BLOCK_BUDGET, KEY_MILLISECONDS, 100, DAY_MS, 1, AT(budget_ttl_ms), .fallback = "never",
+                     .text = "what was put in by `ratio` is worth nothing after this; needs a `capacity` of at most 1000000"},
+        [KEY_THRESHOLD] = {"threshold", BLOCK_BUDGET, KEY_SHARE, 0, MILLION, 1, AT(budget_threshold_ppm), .fallback = "not used",
+                           .text = "retries stop when no more than this share of the capacity is left; then each failure takes its cost"},
+        [KEY_IN_FLIGHT_FLOOR] = {"in_flight_floor", BLOCK_BUDGET, KEY_INTEGER, 0, UINT32_MAX, 1, AT(retries_floor),
+                                 .fallback = "no cap; 0 where `in_flight_share` is given",
+                                 .text = "retries in flight at once are at most the larger of this,"},
+        [KEY_IN_FLIGHT_SHARE] = {"in_flight_share", BLOCK_BUDGET, KEY_NUMBER, 0, 1000 * MILLION, 1, AT(retries_share_ppm),
+                                 .fallback = "no cap; 0 where `in_flight_floor` is given", .text = "and this share of the calls in flight"},
+        [KEY_BUDGET_MODE] = {"mode", BLOCK_BUDGET, KEY_MODE_WORD, .words = modes, .fallback = "the `mode` of `retry`",
+                             .text = "`shadow`: it counts what it would refuse; `off`: as if it were false"},
 
         [KEY_BULKHEAD] = {"bulkhead", BLOCK_RESOURCE, KEY_BLOCK, .opens = BLOCK_BULKHEAD, .fallback = "off",
                           .text = "a limit on calls in flight"},
-        [KEY_LIMIT] = {"limit", BLOCK_BULKHEAD, KEY_INTEGER, 1, PERMITS_LIMIT, 1, AT(limit), .fallback = "required",
-                       .text = "calls in flight at once on the whole host"},
+        [KEY_LIMIT] = {"limit", BLOCK_BULKHEAD, KEY_INTEGER, 1, PERMITS_LIMIT, 1, AT(limit), .other = KEY_LIMIT_SHARE,
+                       .fallback = "required", .text = "calls in flight at once on the whole host; or"},
+        [KEY_LIMIT_SHARE] = {"limit", BLOCK_BULKHEAD, KEY_SHARE, 1, 10 * MILLION, 1, AT(limit_share_ppm), .fallback = "",
+                             .text = "their share of the live workers, rounded up: `0.5`, `\"50%\"`; above 1 only in percent"},
+        [KEY_MAX_WAIT] = {"max_wait", BLOCK_BULKHEAD, KEY_MILLISECONDS, 0, DAY_MS, 1, AT(max_wait_ms),
+                          .text = "how long a call waits for a place; `\"0s\"`: a full bulkhead refuses at once"},
+        [KEY_MAX_WAITING] = {"max_waiting", BLOCK_BULKHEAD, KEY_INTEGER, 1, WAITING_LIMIT, 1, AT(max_waiting),
+                             .fallback = "as many as `limit`; 64, where that is a share", .text = "calls that may wait at once"},
+        [KEY_CRITICAL] = {"critical", BLOCK_BULKHEAD, KEY_SHARE, 1, MILLION, 1, AT(critical_ppm),
+                          .text = "up to which share of `limit` and `max_waiting` critical calls are admitted"},
+        [KEY_NORMAL] = {"normal", BLOCK_BULKHEAD, KEY_SHARE, 1, MILLION, 1, AT(normal_ppm),
+                        .text = "the same for calls of normal priority"},
+        [KEY_LOW] = {"low", BLOCK_BULKHEAD, KEY_SHARE, 1, MILLION, 1, AT(low_ppm), .text = "the same for calls of low priority"},
+        [KEY_RETRY_AFTER] = {"retry_after", BLOCK_BULKHEAD, KEY_MILLISECONDS, 1, DAY_MS, 1, AT(retry_after_ms), .fallback = "nothing",
+                             .text = "when to come back, as a refusal tells the caller"},
+        [KEY_BULKHEAD_MODE] = {"mode", BLOCK_BULKHEAD, KEY_MODE_WORD, .words = modes, .fallback = MODE_FALLBACK,
+                               .text = "`shadow`: it counts what it would refuse; `off`: as if it were false"},
+
+        [KEY_RATE] = {"rate", BLOCK_RESOURCE, KEY_BLOCK, .opens = BLOCK_RATE, .fallback = "off", .text = "a limit on calls a second"},
+        [KEY_RATE_PER_SECOND] = {"per_second", BLOCK_RATE, KEY_NUMBER, 1, UINT64_C(1000000000) * MILLION, 1, AT(rate_per_second),
+                                 .fallback = "required", .text = "calls a second of all workers of the host together"},
+        [KEY_BURST] = {"burst", BLOCK_RATE, KEY_INTEGER, 1, UINT32_MAX, 1, AT(rate_burst), .fallback = "`per_second`, rounded up",
+                       .text = "calls that may come at once after a pause"},
+        [KEY_RATE_MAX_WAIT] = {"max_wait", BLOCK_RATE, KEY_MILLISECONDS, 0, DAY_MS, 1, AT(rate_max_wait_ms),
+                               .text = "how long a call waits for its turn; `\"0s\"`: it is refused at once"},
+        [KEY_RATE_MODE] = {"mode", BLOCK_RATE, KEY_MODE_WORD, .words = modes, .fallback = MODE_FALLBACK,
+                           .text = "`shadow`: it counts what it would refuse; `off`: as if it were false"},
+
+        [KEY_THROTTLE] = {"throttle", BLOCK_RESOURCE, KEY_BLOCK, .opens = BLOCK_THROTTLE, .fallback = "off",
+                          .text = "refuses a part of the calls, the more of them fail; beside or instead of a breaker"},
+        [KEY_K] = {"k", BLOCK_THROTTLE, KEY_NUMBER, MILLION, 1000 * MILLION, 1, AT(throttle_k_ppm),
+                   .text = "calls that are let through for each one that succeeds"},
+        [KEY_THROTTLE_WINDOW] = {"window", BLOCK_THROTTLE, KEY_MILLISECONDS, 100, DAY_MS, 1, AT(throttle_window_ms),
+                                 .text = "how far back it looks"},
+        [KEY_THROTTLE_MODE] = {"mode", BLOCK_THROTTLE, KEY_MODE_WORD, .words = modes, .fallback = MODE_FALLBACK,
+                               .text = "`shadow`: it counts what it would refuse; `off`: as if it were false"},
 
         [KEY_TIMEOUT] = {"timeout", BLOCK_RESOURCE, KEY_BLOCK, .opens = BLOCK_TIMEOUT, .fallback = "off",
                          .text = "how long a call may take; workers read it from the ticket"},
@@ -107,41 +190,30 @@ const struct key config_keys[KEYS] = {
         [KEY_CONNECT] = {"connect", BLOCK_TIMEOUT, KEY_MILLISECONDS, 1, DAY_MS, 1, AT(timeout_connect_ms), .fallback = "none",
                          .text = "making the connection; not longer than `attempt` and `total`"},
         [KEY_TOTAL] = {"total", BLOCK_TIMEOUT, KEY_MILLISECONDS, 1, DAY_MS, 1, AT(timeout_total_ms), .fallback = "none",
-                       .text = "all attempts and waits together; not shorter than `attempt`"},
-};
+                       .text = "all attempts and waits together; not shorter than `attempt` and `probe`"},
+        [KEY_PROBE] = {"probe", BLOCK_TIMEOUT, KEY_MILLISECONDS, 1, DAY_MS, 1, AT(timeout_probe_ms), .fallback = "as `attempt`",
+                       .text = "one attempt that is a probe of the breaker"},
+        [KEY_TIMEOUT_MODE] = {"mode", BLOCK_TIMEOUT, KEY_MODE_WORD, .words = modes, .fallback = MODE_FALLBACK,
+                              .text = "`shadow`: workers are not told of it; `off`: as if it were false"},
 
-/* Policies that are known from the documentation of the project or of others, and that this version does not have. */
-static const struct {
-	enum block block;
-	const char *name;
-	const char *why;
-} unsupported[] = {
-        {BLOCK_RESOURCE, "rate", "rate limits are not supported by this version"},
-        {BLOCK_RESOURCE, "throttle", "client-side throttling is not supported by this version"},
-        {BLOCK_RESOURCE, "mode", "shadow mode is not supported by this version; to switch a block off, write false instead of its object"},
-        {BLOCK_BREAKER, "mode", "shadow mode is not supported by this version; to switch the breaker off, write \"breaker\": false"},
-        {BLOCK_BREAKER, "trial", "a failure rate of the trial is not supported by this version"},
-        {BLOCK_RETRY, "mode", "shadow mode is not supported by this version; to switch retries off, write \"retry\": false"},
-        {BLOCK_BUDGET, "ttl", "an expiry of tokens is not supported by this version"},
-        {BLOCK_BUDGET, "threshold", "a threshold is not supported by this version; retries stop when the budget is empty"},
-        {BLOCK_BULKHEAD, "mode", "shadow mode is not supported by this version; to switch the bulkhead off, write \"bulkhead\": false"},
-        {BLOCK_BULKHEAD, "max_wait", "waiting for a permit is not supported by this version; a full bulkhead refuses at once"},
-        {BLOCK_BULKHEAD, "max_waiting", "waiting for a permit is not supported by this version; a full bulkhead refuses at once"},
-        {BLOCK_BULKHEAD, "critical", "priorities are not supported by this version"},
-        {BLOCK_BULKHEAD, "normal", "priorities are not supported by this version"},
-        {BLOCK_BULKHEAD, "low", "priorities are not supported by this version"},
+        [KEY_ONCE] = {"once", BLOCK_RESOURCE, KEY_BLOCK, .opens = BLOCK_ONCE, .fallback = "off",
+                      .text = "idempotency keys: work that is repeated is noticed, and gets the stored answer"},
+        [KEY_ONCE_TTL] = {"ttl", BLOCK_ONCE, KEY_MILLISECONDS, 1, 30 * DAY_MS, 1, AT(once_ttl_ms), .text = "how long a key is remembered"},
+        [KEY_ONCE_MAX_WAIT] = {"max_wait", BLOCK_ONCE, KEY_MILLISECONDS, 0, HOUR_MS, 1, AT(once_max_wait_ms),
+                               .text = "how long a repetition waits for the first to end; `\"0s\"`: not at all"},
+        [KEY_ON_DEATH] = {"on_death", BLOCK_ONCE, KEY_WORD, AT(once_on_death), .words = on_deaths,
+                          .text = "what a key is when its worker died before it was done: `unknown`, or `free` for the next"},
+        [KEY_ONCE_MODE] = {"mode", BLOCK_ONCE, KEY_MODE_WORD, .words = modes, .fallback = MODE_FALLBACK,
+                           .text = "`shadow`: repetitions are counted, and not held back; `off`: as if it were false"},
 };
-
-const char *key_unsupported(enum block block, const char *name)
-{
-	for (size_t i = 0; i < sizeof(unsupported) / sizeof(unsupported[0]); i++) {
-		if (unsupported[i].block == block && strcmp(unsupported[i].name, name) == 0)
-			return unsupported[i].why;
-	}
-	return NULL;
-}
 
 /* ---- names ---- */
+
+/* Is it the second row of a key with two types? */
+static bool is_other(enum key_id id)
+{
+	return id > 0 && config_keys[id - 1].other == id;
+}
 
 enum key_id key_find(enum block block, const char *name)
 {
@@ -235,7 +307,7 @@ static void list_keys(enum block block, char *text, size_t size)
 	const char *comma = " ";
 
 	for (enum key_id id = 0; id < KEYS && used < size; id++) {
-		if (config_keys[id].block != block)
+		if (config_keys[id].block != block || is_other(id))
 			continue;
 		used += (size_t)snprintf(text + used, size - used, "%s%s", comma, config_keys[id].name);
 		comma = ", ";
@@ -300,9 +372,8 @@ static void bound_text(const struct key *key, uint64_t bound, char text[VALUE_TE
 		value_duration_text(duration_ns(key, bound), text);
 }
 
-void key_expects(enum key_id id, char *text, size_t size)
+static void row_expects(const struct key *key, char *text, size_t size)
 {
-	const struct key *key = &config_keys[id];
 	char least[VALUE_TEXT_SIZE], most[VALUE_TEXT_SIZE], words[128];
 
 	bound_text(key, key->least, least);
@@ -321,15 +392,24 @@ void key_expects(enum key_id id, char *text, size_t size)
 		snprintf(text, size, "a number from %s to %s", least, most);
 		return;
 	case KEY_SHARE:
-		snprintf(text, size, "a share %s, such as 0.25 or \"25%%\"", key->least > 0 ? "above 0, at most 1" : "from 0 to 1");
+		if (key->most > MILLION)
+			snprintf(text, size, "a share of the live workers, such as 0.5 or \"50%%\", at most \"%" PRIu64 "%%\"",
+			         key->most / (MILLION / 100));
+		else
+			snprintf(text, size, "a share %s, such as 0.25 or \"25%%\"", key->least > 0 ? "above 0, at most 1" : "from 0 to 1");
 		return;
 	case KEY_MILLISECONDS:
 	case KEY_NANOSECONDS:
 		snprintf(text, size, "a duration from \"%s\" to \"%s\", such as \"500ms\"", least, most);
 		return;
 	case KEY_WORD:
+	case KEY_MODE_WORD:
 		put_words(key->words, ", ", words, sizeof(words));
 		snprintf(text, size, "one of %s", words);
+		return;
+	case KEY_WORDS:
+		put_words(key->words, ", ", words, sizeof(words));
+		snprintf(text, size, "an array of one or more of %s, each once", words);
 		return;
 	case KEY_BLOCK:
 		snprintf(text, size, "an object {...}, or false to switch it off");
@@ -340,6 +420,35 @@ void key_expects(enum key_id id, char *text, size_t size)
 	}
 }
 
+void key_expects(enum key_id id, char *text, size_t size)
+{
+	const struct key *key = &config_keys[is_other(id) ? id - 1 : id];
+	size_t used;
+
+	row_expects(key, text, size);
+	used = strlen(text);
+	if (key->other == 0 || used + sizeof(", or ") > size)
+		return;
+	snprintf(text + used, size - used, ", or ");
+	used = strlen(text);
+	row_expects(&config_keys[key->other], text + used, size - used);
+}
+
+/* A set as it would be written: ["fail", "timeout"]. */
+static void set_text(const struct key *key, uint64_t stored, char *text, size_t size)
+{
+	const char *words[8] = {NULL};
+	size_t count = 0, used = (size_t)snprintf(text, size, "[");
+
+	for (uint64_t i = 0; key->words[i] && count < 7; i++) {
+		if ((stored >> key->scale >> i & 1) != 0)
+			words[count++] = key->words[i];
+	}
+	put_words(words, ", ", text + used, size - used);
+	used = strlen(text);
+	snprintf(text + used, size - used, "]");
+}
+
 void key_value_text(enum key_id id, uint64_t stored, char *text, size_t size)
 {
 	const struct key *key = &config_keys[id];
@@ -347,6 +456,10 @@ void key_value_text(enum key_id id, uint64_t stored, char *text, size_t size)
 
 	if (key->type == KEY_WORD) {
 		snprintf(text, size, "\"%s\"", key->words[stored]);
+		return;
+	}
+	if (key->type == KEY_WORDS) {
+		set_text(key, stored, text, size);
 		return;
 	}
 	bound_text(key, key->type == KEY_INTEGER ? stored / key->scale : stored, value);
@@ -361,9 +474,9 @@ void key_value_text(enum key_id id, uint64_t stored, char *text, size_t size)
 static const char *type_name(enum key_type type)
 {
 	static const char *const names[] = {
-	        [KEY_TEXT] = "string",           [KEY_BOOLEAN] = "boolean",       [KEY_INTEGER] = "whole number", [KEY_NUMBER] = "number",
-	        [KEY_SHARE] = "share",           [KEY_MILLISECONDS] = "duration", [KEY_NANOSECONDS] = "duration", [KEY_WORD] = "word",
-	        [KEY_BLOCK] = "object or false", [KEY_OBJECT] = "object",
+	        [KEY_TEXT] = "string",          [KEY_BOOLEAN] = "boolean",       [KEY_INTEGER] = "whole number",  [KEY_NUMBER] = "number",
+	        [KEY_SHARE] = "share",          [KEY_MILLISECONDS] = "duration", [KEY_NANOSECONDS] = "duration",  [KEY_WORD] = "word",
+	        [KEY_WORDS] = "array of words", [KEY_MODE_WORD] = "word",        [KEY_BLOCK] = "object or false", [KEY_OBJECT] = "object",
 	};
 	return names[type];
 }
@@ -373,7 +486,7 @@ static void range_text(const struct key *key, char *text, size_t size)
 	char least[VALUE_TEXT_SIZE], most[VALUE_TEXT_SIZE];
 
 	text[0] = '\0';
-	if (key->type == KEY_WORD) {
+	if (key->words) {
 		put_words(key->words, ", ", text, size);
 	} else if (key->most > 0) {
 		bound_text(key, key->least, least);
@@ -395,7 +508,7 @@ static void default_text(enum key_id id, char *text, size_t size)
 	policy_defaults(&policy);
 	memcpy(&stored, (const char *)&policy + config_keys[id].offset, sizeof(stored));
 	key_value_text(id, stored, value, sizeof(value));
-	snprintf(text, size, value[0] == '"' ? "`%s`" : "%s", value);
+	snprintf(text, size, value[0] == '"' || value[0] == '[' ? "`%s`" : "%s", value);
 }
 
 void config_print_defaults(FILE *out)

@@ -16,18 +16,18 @@
 
 static bool is_given(const struct draft *draft, enum key_id id)
 {
-	return draft->from[id] != PLACE_NONE;
+	return draft_is_given(draft, id);
 }
 
 static bool is_own(const struct draft *draft, enum key_id id)
 {
-	return (draft->own & KEY_BIT(id)) != 0;
+	return draft->own[id];
 }
 
 /* A value that was refused says nothing about the others. */
 static bool are_good(const struct draft *draft, enum key_id a, enum key_id b)
 {
-	return (draft->bad & (KEY_BIT(a) | KEY_BIT(b))) == 0;
+	return !draft->bad[a] && !draft->bad[b];
 }
 
 /* The place to change: of two keys that of the resource, else that of the defaults. */
@@ -156,24 +156,39 @@ static void check_timeout(struct reader *reader, const struct draft *draft, cons
 		must_not_exceed(reader, draft, policy, KEY_ATTEMPT, KEY_TOTAL);
 }
 
+static void check_rate(struct reader *reader, const struct draft *draft)
+{
+	if (!is_given(draft, KEY_RATE_PER_SECOND) && !draft->flawed)
+		reader_key_error(reader, draft->block_place[BLOCK_RATE],
+		                 "per_second is missing; say how many calls a second there may be, as \"per_second\": 500");
+}
+
+static bool guards_something(const struct draft *draft)
+{
+	for (enum block block = BLOCK_BREAKER; block < BLOCKS; block++) {
+		if (block != BLOCK_BUDGET && draft_is_on(draft, block))
+			return true;
+	}
+	return false;
+}
+
 void draft_check(struct reader *reader, const struct draft *draft)
 {
 	const struct policy policy = draft_policy(draft);
-	bool guarded = false;
 
-	if (draft->on[BLOCK_BREAKER]) {
+	if (draft_is_on(draft, BLOCK_BREAKER)) {
 		check_rules(reader, draft, &policy);
 		check_cooldown(reader, draft, &policy);
 		check_against_timeout(reader, draft, &policy);
 	}
-	if (draft->on[BLOCK_RETRY])
+	if (draft_is_on(draft, BLOCK_RETRY))
 		check_retry(reader, draft, &policy);
-	if (draft->on[BLOCK_BULKHEAD])
+	if (draft_is_on(draft, BLOCK_BULKHEAD))
 		check_bulkhead(reader, draft);
-	if (draft->on[BLOCK_TIMEOUT])
+	if (draft_is_on(draft, BLOCK_RATE))
+		check_rate(reader, draft);
+	if (draft_is_on(draft, BLOCK_TIMEOUT))
 		check_timeout(reader, draft, &policy);
-	for (enum block block = BLOCK_BREAKER; block < BLOCKS; block++)
-		guarded |= draft->on[block] && block != BLOCK_BUDGET;
-	if (!guarded && !draft->flawed)
+	if (!guards_something(draft) && !draft->flawed)
 		reader_warning(reader, draft->place, "no block is on, so nothing guards this resource");
 }

@@ -8,7 +8,6 @@
 
 #include "config.h"
 #include "config_problem.h"
-#include "map.h"
 #include "policy.h"
 #include "standalone.h"
 
@@ -35,25 +34,33 @@ static void check_problems(const struct config_problems *problems)
 	fclose(out);
 }
 
-/* What a worker would make of any bytes changes nothing in what rescd accepted; and everything is found under its name. */
+/* What a worker would make of any bytes changes nothing in what rescd accepted. */
+static void check_policy(const struct config_resource *resource)
+{
+	const struct segment_dims dims = {.permits = PERMITS_LIMIT, .calls = CALLS_LIMIT, .waiting = WAITING_LIMIT};
+	struct policy clamped = resource->policy;
+
+	policy_clamp(&clamped, &dims);
+	/* Without a bulkhead the limit may be 0, and means nothing. */
+	if ((resource->policy.flags & POLICY_BULKHEAD) == 0)
+		clamped.limit = resource->policy.limit;
+	REQUIRE(memcmp(&clamped, &resource->policy, sizeof clamped) == 0);
+	REQUIRE((resource->policy.flags & POLICY_BULKHEAD) == 0 || resource->policy.limit_share_ppm > 0 || resource->policy.limit > 0);
+	REQUIRE((resource->policy.flags & POLICY_RATE) == 0 || resource->policy.rate_per_second > 0);
+}
+
 static void check_config(const struct config *config)
 {
-	struct segment_dims dims;
-	uint64_t limit = 0;
-
-	for (size_t i = 0; i < config->count; i++)
-		if ((config->resources[i].policy.flags & POLICY_BULKHEAD) != 0 && config->resources[i].policy.limit > limit)
-			limit = config->resources[i].policy.limit;
-	REQUIRE(limit <= PERMITS_LIMIT && config->workers <= WORKERS_LIMIT && config->count <= RESOURCES_LIMIT);
-	map_dims(&dims, &(struct map_needs){.resources = (uint32_t)config->count, .workers = config->workers, .permits = (uint32_t)limit});
+	REQUIRE(config->workers <= WORKERS_LIMIT && config->once_keys <= ONCE_LIMIT);
+	REQUIRE(config->count + config->made <= RESOURCES_LIMIT);
 	for (size_t i = 0; i < config->count; i++) {
-		const struct config_resource *r = &config->resources[i];
-		struct policy clamped = r->policy;
-		policy_clamp(&clamped, &dims);
-		if ((r->policy.flags & POLICY_BULKHEAD) == 0)
-			clamped.limit = r->policy.limit;
-		REQUIRE(memcmp(&clamped, &r->policy, sizeof clamped) == 0);
-		REQUIRE(config_find(config, r->name) == r);
+		check_policy(&config->resources[i]);
+		REQUIRE(config_find(config, config->resources[i].name) == &config->resources[i]);
+	}
+	for (size_t i = 0; i < config->pattern_count; i++) {
+		check_policy(&config->patterns[i]);
+		/* The first that fits is the longest, and a pattern fits itself. */
+		REQUIRE(config_match(config, config->patterns[i].name) == &config->patterns[i]);
 	}
 }
 

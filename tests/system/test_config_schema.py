@@ -18,6 +18,7 @@ SCHEMA = json.loads((ROOT / "docs" / "config.schema.json").read_text())
 
 # What the program refuses and a schema of this kind does not see.
 BEYOND_A_SCHEMA = {"contradictions", "group_unknown", "metrics_address", "metrics_port"}
+RESOURCE = "resources.NAME."
 
 
 class NotStrict(ValueError):
@@ -76,11 +77,19 @@ def test_what_the_program_refuses_is_refused(name):
 
 
 def table():
-    """The rows of the manual: path -> (kind, range, default)."""
+    """The rows of the manual: path -> [(kind, range, default)]; a key whose value can be of two types has two rows.
+
+    The keys of the file come first, to `resources`; the paths of the others get a RESOURCE in front.
+    """
     page = (ROOT / "docs" / "configuration.md").read_text()
     rows = page.split("<!-- keys: begin -->\n")[1].split("<!-- keys: end -->")[0].splitlines()[2:]
-    cells = [[cell.strip() for cell in row.strip("|").split(" | ")] for row in rows]
-    return {cell[0].strip("` "): tuple(cell[1:4]) for cell in cells}
+    found, prefix = {}, ""
+    for row in rows:
+        cells = [cell.strip() for cell in row.strip("|").split(" | ")]
+        path = prefix + cells[0].strip("` ")
+        found.setdefault(path, []).append(tuple(cells[1:4]))
+        prefix = RESOURCE if path == "resources" else prefix
+    return found
 
 
 def resolve(node):
@@ -105,7 +114,7 @@ def schema_keys():
             if "anyOf" in value and {"const": False} in value["anyOf"]:
                 walk(value, prefix + name + ".")
 
-    walk({"$ref": "#/$defs/resource"}, "")
+    walk({"$ref": "#/$defs/resource"}, RESOURCE)
     return {path: resolve(node) for path, node in found.items()}
 
 
@@ -113,24 +122,38 @@ def test_the_keys_are_those_of_the_program():
     assert set(schema_keys()) == set(table())
 
 
-@pytest.mark.parametrize("path", list(table()))
-def test_types_ranges_and_defaults_are_those_of_the_program(path):
-    kind, span, default = table()[path]
-    node = schema_keys()[path]
+def decimal(number):
+    return f"{number:f}".rstrip("0").rstrip(".")
+
+
+def check_form(node, kind, span):
     if kind in ("whole number", "number"):
         assert node["type"] == ("integer" if kind == "whole number" else "number")
-        assert f"{node['minimum']} – {node['maximum']}" == span
+        assert f"{decimal(node['minimum'])} – {decimal(node['maximum'])}" == span
     elif kind == "duration":
         assert node["ref"] == "duration"
     elif kind == "share":
-        assert node["ref"] == ("positive_share" if span.startswith("above") else "share")
+        assert node["ref"] == {"0 – 1": "share", "above 0 – 1": "positive_share", "above 0 – 10": "limit_share"}[span]
     elif kind == "word":
         assert ", ".join(f'"{word}"' for word in node["enum"]) == span
+    elif kind == "array of words":
+        assert node["type"] == "array"
+        assert ", ".join(f'"{word}"' for word in node["items"]["enum"]) == span
     elif kind == "object or false":
         assert {"const": False} in node["anyOf"]
     elif kind == "object":
         assert node["type"] == "object"
     else:
         assert kind in ("string", "boolean")
-    value = re.fullmatch(r"`?(\"[^\"]*\"|true|[0-9.]+)`?", default)
+
+
+@pytest.mark.parametrize("path", list(table()))
+def test_types_ranges_and_defaults_are_those_of_the_program(path):
+    rows = table()[path]
+    node = schema_keys()[path]
+    forms = [node] if len(rows) == 1 else [resolve(form) for form in node["anyOf"]]
+    assert len(forms) == len(rows)
+    for form, (kind, span, _) in zip(forms, rows):
+        check_form(form, kind, span)
+    value = re.fullmatch(r"`?(\"[^\"]*\"|\[.*\]|true|[0-9.]+)`?", rows[0][2])
     assert node.get("default") == (json.loads(value.group(1)) if value else None)

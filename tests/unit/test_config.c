@@ -189,12 +189,17 @@ START_TEST(every_key_is_stored)
 	ck_assert_str_eq(config.metrics, "[::1]:9464");
 	ck_assert_str_eq(config.control, "/run/resc/staging-2.socket");
 	ck_assert_uint_eq(config.workers, 4096);
+	ck_assert_uint_eq(config.once_keys, 65536);
+	ck_assert_uint_eq(config.made, 1000);
+	ck_assert_uint_eq(config.idle_ms, 90000);
 	ck_assert_uint_eq(config.count, 1);
 	ck_assert_str_eq(config.resources[0].name, "db.orders:5432");
 	struct policy expected;
 
 	policy_defaults(&expected);
-	expected.flags = POLICY_CONFIGURED | POLICY_BREAKER | POLICY_BUDGET | POLICY_BULKHEAD | POLICY_RETRY;
+	expected.flags = POLICY_CONFIGURED | POLICY_BREAKER | POLICY_BUDGET | POLICY_BULKHEAD | POLICY_RETRY | POLICY_RATE |
+	                 POLICY_THROTTLE | POLICY_ONCE | POLICY_RETRY_CAP | POLICY_TIMEOUT | POLICY_SHADOW_BUDGET | POLICY_SHADOW_BULKHEAD |
+	                 POLICY_SHADOW_RATE | POLICY_SHADOW_THROTTLE;
 	expected.consecutive = 5;
 	expected.failure_rate_ppm = 125000;
 	expected.slow_rate_ppm = 250000;
@@ -206,22 +211,59 @@ START_TEST(every_key_is_stored)
 	expected.cooldown_max_ms = 1800000;
 	expected.jitter_ppm = 100000;
 	expected.probes = 3;
-	expected.successes = 5;
+	expected.successes = 3;
+	expected.trial_failure_rate_ppm = 660000;
 	expected.probe_timeout_ms = 2000;
+	expected.retry_after_max_ms = 120000;
 	expected.attempts = 4;
 	expected.backoff = BACKOFF_FIXED;
 	expected.backoff_jitter = JITTER_DECORRELATED;
 	expected.base_ns = 250000;
 	expected.cap_ns = 1000 * MS;
+	expected.retry_on = 1u << RESC_TIMEOUT;
 	expected.budget_ratio = TOKENS / 4;
 	expected.budget_capacity = 100 * TOKENS;
 	expected.budget_per_second = 2500000;
 	expected.budget_previous = 100 * TOKENS;
+	expected.budget_deposit = DEPOSIT_REQUEST;
+	expected.budget_cost = 1500000;
+	expected.budget_timeout_cost = 5 * TOKENS;
+	expected.budget_ttl_ms = 20000;
+	expected.budget_threshold_ppm = 500000;
+	expected.retries_floor = 3;
+	expected.retries_share_ppm = 200000;
 	expected.limit = 32768;
+	expected.max_wait_ms = 250;
+	expected.max_waiting = 16384;
+	expected.critical_ppm = 1000000;
+	expected.normal_ppm = 900000;
+	expected.low_ppm = 500000;
+	expected.retry_after_ms = 3000;
+	expected.rate_per_second = 500500000;
+	expected.rate_burst = 100;
+	expected.rate_max_wait_ms = 150;
+	expected.rate_previous_per_second = 500500000;
+	expected.rate_previous_burst = 100;
+	expected.throttle_k_ppm = 1100000;
+	expected.throttle_window_ms = 180000;
+	expected.once_ttl_ms = 172800000;
+	expected.once_max_wait_ms = 1500;
+	expected.once_on_death = ON_DEATH_FREE;
 	expected.timeout_attempt_ms = 2000;
 	expected.timeout_connect_ms = 200;
 	expected.timeout_total_ms = 5000;
+	expected.timeout_probe_ms = 50;
 	ck_assert_mem_eq(&config.resources[0].policy, &expected, sizeof(expected));
+
+	ck_assert_uint_eq(config.pattern_count, 1);
+	ck_assert_str_eq(config.patterns[0].name, "shard-*");
+	policy_defaults(&expected);
+	expected.flags |= POLICY_CONFIGURED | POLICY_BREAKER | POLICY_SHADOW_BREAKER;
+	expected.window_calls = 100;
+	expected.successes = 2;
+	expected.limit = 1;
+	expected.limit_share_ppm = 1500000;
+	ck_assert_mem_eq(&config.patterns[0].policy, &expected, sizeof(expected));
 }
 END_TEST
 
@@ -238,14 +280,31 @@ START_TEST(defaults_are_those_of_the_library)
 	ck_assert_str_eq(config.metrics, "");
 	ck_assert_str_eq(config.control, "");
 	ck_assert_uint_eq(config.gid, (gid_t)-1);
+	ck_assert_uint_eq(config.once_keys, 0);
+	ck_assert_uint_eq(config.made, 0);
+	ck_assert_uint_eq(config.idle_ms, 3600000);
+	ck_assert_int_eq(parse("{\"resources\": {\"*\": {\"once\": {}}}}"), 0);
+	ck_assert_uint_eq(config.once_keys, 4096);
+	ck_assert_uint_eq(config.made, 256);
 }
 END_TEST
+
+static void check_inside(const char *file, const struct config_resource *resource)
+{
+	const struct segment_dims dims = {.permits = PERMITS_LIMIT, .calls = CALLS_LIMIT, .waiting = WAITING_LIMIT};
+	struct policy clamped = resource->policy;
+
+	policy_clamp(&clamped, &dims);
+	/* Without a bulkhead the limit is 0, and means nothing. */
+	if ((clamped.flags & POLICY_BULKHEAD) == 0)
+		clamped.limit = resource->policy.limit;
+	ck_assert_msg(memcmp(&resource->policy, &clamped, sizeof(clamped)) == 0, "%s: %s", file, resource->name);
+}
 
 /* What rescd writes must not be changed by the check that makes any bytes safe. */
 START_TEST(accepted_values_are_inside_the_ranges_of_the_library)
 {
 	static const char *const files[] = {"limits_low", "limits_high", "every_key", "merge", "real_life"};
-	const struct segment_dims dims = {.permits = PERMITS_LIMIT, .calls = CALLS_LIMIT, .waiting = WAITING_LIMIT};
 
 	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
 		char name[64], path[512];
@@ -254,15 +313,10 @@ START_TEST(accepted_values_are_inside_the_ranges_of_the_library)
 		source_path(path, sizeof(path), name);
 		clean();
 		ck_assert_int_eq(config_load(path, &config, &problems), 0);
-		for (size_t k = 0; k < config.count; k++) {
-			struct policy policy = config.resources[k].policy, clamped = policy;
-
-			policy_clamp(&clamped, &dims);
-			/* Without a bulkhead the limit is 0, and means nothing. */
-			if ((policy.flags & POLICY_BULKHEAD) == 0)
-				clamped.limit = policy.limit;
-			ck_assert_msg(memcmp(&policy, &clamped, sizeof(policy)) == 0, "%s: %s", files[i], config.resources[k].name);
-		}
+		for (size_t k = 0; k < config.count; k++)
+			check_inside(files[i], &config.resources[k]);
+		for (size_t k = 0; k < config.pattern_count; k++)
+			check_inside(files[i], &config.patterns[k]);
 	}
 }
 END_TEST
@@ -376,39 +430,68 @@ START_TEST(values_in_words)
 END_TEST
 
 /* H3: what each numeric key says to each of a list of values. The ranges stand here once more, by hand. */
-enum numeric { WHOLE, NUMBER, SHARE, DURATION };
+enum numeric { WHOLE, NUMBER, SHARE, DURATION, DURATION_OR_WHOLE, WHOLE_OR_SHARE };
 struct numeric_key {
-	const char *path; /* from the resource; "workers": of the file */
+	const char *path; /* from the resource; without a dot: of the file */
 	enum numeric type;
-	double least, most;  /* of a duration in ms */
+	double least, most;  /* of a duration in ms; of a key with two types: of the whole number */
 	const char *good[2]; /* the ends of the range */
 	const char *below, *above;
+	const char *with; /* what else the block needs */
 };
 static const struct numeric_key numeric_keys[] = {
-        {"workers", WHOLE, 16, 16384, {"16", "16384"}, "15", "16385"},
-        {"breaker.consecutive", WHOLE, 1, 1e6, {"1", "1000000"}, "0", "1000001"},
-        {"breaker.failure_rate", SHARE, 1e-6, 1, {"0.000001", "1"}, "0", "1.000001"},
-        {"breaker.slow_rate", SHARE, 1e-6, 1, {"\"0.0001%\"", "\"100%\""}, "\"0%\"", "\"100.0001%\""},
-        {"breaker.slow_call", DURATION, 0.001, 86400000, {"\"1us\"", "\"24h\""}, "\"0.999us\"", "\"86400.000000001s\""},
-        {"breaker.window", DURATION, 100, 86400000, {"\"100ms\"", "\"24h\""}, "\"99ms\"", "\"86400001ms\""},
-        {"breaker.min_calls", WHOLE, 1, 1e6, {"1", "1000000"}, "0", "1000001"},
-        {"breaker.cooldown", DURATION, 1, 86400000, {"\"1ms\"", "\"24h\""}, "\"0.5ms\"", "\"86400.001s\""},
-        {"breaker.cooldown_factor", NUMBER, 1, 100, {"1", "100"}, "0.999999", "100.000001"},
-        {"breaker.cooldown_max", DURATION, 1, 86400000, {"\"5s\"", "\"24h\""}, "\"0s\"", "\"86400.001s\""},
-        {"breaker.jitter", SHARE, 0, 1, {"0", "1"}, "-0.000001", "1.000001"},
-        {"breaker.probes", WHOLE, 1, 64, {"1", "64"}, "0", "65"},
-        {"breaker.successes", WHOLE, 1, 10000, {"1", "10000"}, "0", "10001"},
-        {"breaker.probe_timeout", DURATION, 1, 3600000, {"\"1ms\"", "\"1h\""}, "\"0ms\"", "\"3600001ms\""},
-        {"retry.attempts", WHOLE, 1, 100, {"1", "100"}, "0", "101"},
-        {"retry.base", DURATION, 0.001, 86400000, {"\"1us\"", "\"2s\""}, "\"0us\"", "\"24.1h\""},
-        {"retry.cap", DURATION, 0.001, 86400000, {"\"100ms\"", "\"24h\""}, "\"0us\"", "\"24.1h\""},
-        {"retry.budget.ratio", NUMBER, 0, 1000, {"0", "1000"}, "-0.1", "1000.1"},
-        {"retry.budget.capacity", WHOLE, 1, 4294967295, {"1", "4294967295"}, "0", "4294967296"},
-        {"retry.budget.per_second", NUMBER, 0, 1e6, {"0", "1000000"}, "-1", "1000000.1"},
-        {"bulkhead.limit", WHOLE, 1, 32768, {"1", "32768"}, "0", "32769"},
-        {"timeout.attempt", DURATION, 1, 86400000, {"\"1ms\"", "\"24h\""}, "\"0ms\"", "\"86400001ms\""},
-        {"timeout.connect", DURATION, 1, 86400000, {"\"1ms\"", "\"24h\""}, "\"0ms\"", "\"86400001ms\""},
-        {"timeout.total", DURATION, 1, 86400000, {"\"1ms\"", "\"24h\""}, "\"0ms\"", "\"86400001ms\""},
+        {"workers", WHOLE, 16, 16384, {"16", "16384"}, "15", "16385", NULL},
+        {"once_keys", WHOLE, 16, 1048576, {"16", "1048576"}, "15", "1048577", NULL},
+        {"made", WHOLE, 1, 16384, {"1", "16384"}, "0", "16385", NULL},
+        {"idle", DURATION, 0, 2592000000, {"\"0s\"", "\"720h\""}, "\"-1s\"", "\"720.1h\"", NULL},
+        {"breaker.consecutive", WHOLE, 1, 1e6, {"1", "1000000"}, "0", "1000001", NULL},
+        {"breaker.failure_rate", SHARE, 1e-6, 1, {"0.000001", "1"}, "0", "1.000001", NULL},
+        {"breaker.slow_rate", SHARE, 1e-6, 1, {"\"0.0001%\"", "\"100%\""}, "\"0%\"", "\"100.0001%\"", "\"slow_call\":\"1s\","},
+        {"breaker.slow_call", DURATION, 0.001, 86400000, {"\"1us\"", "\"24h\""}, "\"0.999us\"", "\"86400.000000001s\"", NULL},
+        {"breaker.window", DURATION_OR_WHOLE, 1, 16384, {"\"100ms\"", "\"24h\""}, "\"99ms\"", "\"86400001ms\"", NULL},
+        {"breaker.window", DURATION_OR_WHOLE, 1, 16384, {"1", "16384"}, "0", "16385", NULL},
+        {"breaker.min_calls", WHOLE, 1, 1e6, {"1", "1000000"}, "0", "1000001", NULL},
+        {"breaker.cooldown", DURATION, 1, 86400000, {"\"1ms\"", "\"24h\""}, "\"0.5ms\"", "\"86400.001s\"", NULL},
+        {"breaker.cooldown_factor", NUMBER, 1, 100, {"1", "100"}, "0.999999", "100.000001", NULL},
+        {"breaker.cooldown_max", DURATION, 1, 86400000, {"\"5s\"", "\"24h\""}, "\"0s\"", "\"86400.001s\"", NULL},
+        {"breaker.jitter", SHARE, 0, 1, {"0", "1"}, "-0.000001", "1.000001", NULL},
+        {"breaker.probes", WHOLE, 1, 64, {"1", "64"}, "0", "65", NULL},
+        {"breaker.successes", WHOLE, 1, 10000, {"1", "10000"}, "0", "10001", NULL},
+        {"breaker.trial_failure_rate", SHARE, 1e-6, 1, {"0.000001", "1"}, "0", "1.000001", NULL},
+        {"breaker.retry_after_max", DURATION, 0, 86400000, {"\"0s\"", "\"24h\""}, "\"-1ms\"", "\"86400001ms\"", NULL},
+        {"breaker.probe_timeout", DURATION, 1, 3600000, {"\"1ms\"", "\"1h\""}, "\"0ms\"", "\"3600001ms\"", NULL},
+        {"retry.attempts", WHOLE, 1, 100, {"1", "100"}, "0", "101", NULL},
+        {"retry.base", DURATION, 0.001, 86400000, {"\"1us\"", "\"2s\""}, "\"0us\"", "\"24.1h\"", NULL},
+        {"retry.cap", DURATION, 0.001, 86400000, {"\"100ms\"", "\"24h\""}, "\"0us\"", "\"24.1h\"", NULL},
+        {"retry.budget.ratio", NUMBER, 0, 1000, {"0", "1000"}, "-0.1", "1000.1", NULL},
+        {"retry.budget.capacity", WHOLE, 1, 4294967295, {"1", "4294967295"}, "0", "4294967296", NULL},
+        {"retry.budget.per_second", NUMBER, 0, 1e6, {"0", "1000000"}, "-1", "1000000.1", NULL},
+        {"retry.budget.cost", NUMBER, 0.001, 1000, {"0.001", "1000"}, "0.000999", "1000.000001", NULL},
+        {"retry.budget.timeout_cost", NUMBER, 0.001, 1000, {"0.001", "1000"}, "0.000999", "1000.000001", NULL},
+        {"retry.budget.ttl", DURATION, 100, 86400000, {"\"100ms\"", "\"24h\""}, "\"0s\"", "\"86400001ms\"", NULL},
+        {"retry.budget.threshold", SHARE, 0, 1, {"0", "1"}, "-0.000001", "1.000001", NULL},
+        {"retry.budget.in_flight_floor", WHOLE, 0, 4294967295, {"0", "4294967295"}, "-1", "4294967296", NULL},
+        {"retry.budget.in_flight_share", NUMBER, 0, 1000, {"0", "1000"}, "-0.1", "1000.1", NULL},
+        {"bulkhead.limit", WHOLE_OR_SHARE, 1, 32768, {"1", "32768"}, "0", "32769", NULL},
+        {"bulkhead.limit", WHOLE_OR_SHARE, 1, 32768, {"0.000001", "\"1000%\""}, "0.0", "\"1000.0001%\"", NULL},
+        {"bulkhead.limit", WHOLE_OR_SHARE, 1, 32768, {"\"0.0001%\"", "1.0"}, "\"0%\"", "1.000001", NULL},
+        {"bulkhead.max_wait", DURATION, 0, 86400000, {"\"0s\"", "\"24h\""}, "\"-0s\"", "\"86400001ms\"", "\"limit\": 1,"},
+        {"bulkhead.max_waiting", WHOLE, 1, 16384, {"1", "16384"}, "0", "16385", "\"limit\": 1,"},
+        {"bulkhead.critical", SHARE, 1e-6, 1, {"0.000001", "1"}, "0", "1.000001", "\"limit\": 1,"},
+        {"bulkhead.normal", SHARE, 1e-6, 1, {"0.000001", "1"}, "0", "1.000001", "\"limit\": 1,"},
+        {"bulkhead.low", SHARE, 1e-6, 1, {"0.000001", "1"}, "0", "1.000001", "\"limit\": 1,"},
+        {"bulkhead.retry_after", DURATION, 1, 86400000, {"\"1ms\"", "\"24h\""}, "\"0s\"", "\"86400001ms\"", "\"limit\": 1,"},
+        {"rate.per_second", NUMBER, 1e-6, 1e9, {"0.000001", "1000000000"}, "0", "1000000000.1", NULL},
+        {"rate.burst", WHOLE, 1, 4294967295, {"1", "4294967295"}, "0", "4294967296", "\"per_second\": 1,"},
+        {"rate.max_wait", DURATION, 0, 86400000, {"\"0s\"", "\"24h\""}, "\"-0s\"", "\"86400001ms\"", "\"per_second\": 1,"},
+        {"throttle.k", NUMBER, 1, 1000, {"1", "1000"}, "0.999999", "1000.000001", NULL},
+        {"throttle.window", DURATION, 100, 86400000, {"\"100ms\"", "\"24h\""}, "\"0s\"", "\"86400001ms\"", NULL},
+        {"timeout.probe", DURATION, 1, 86400000, {"\"1ms\"", "\"24h\""}, "\"0ms\"", "\"86400001ms\"", NULL},
+        {"once.ttl", DURATION, 1, 2592000000, {"\"1ms\"", "\"720h\""}, "\"0s\"", "\"720.1h\"", NULL},
+        {"once.max_wait", DURATION, 0, 3600000, {"\"0s\"", "\"1h\""}, "\"-0s\"", "\"3600001ms\"", NULL},
+        {"timeout.attempt", DURATION, 1, 86400000, {"\"1ms\"", "\"24h\""}, "\"0ms\"", "\"86400001ms\"", NULL},
+        {"timeout.connect", DURATION, 1, 86400000, {"\"1ms\"", "\"24h\""}, "\"0ms\"", "\"86400001ms\"", NULL},
+        {"timeout.total", DURATION, 1, 86400000, {"\"1ms\"", "\"24h\""}, "\"0ms\"", "\"86400001ms\"", NULL},
 };
 #define NUMERIC_KEYS (sizeof(numeric_keys) / sizeof(numeric_keys[0]))
 
@@ -416,11 +499,10 @@ static const struct numeric_key numeric_keys[] = {
 static int parse_numeric(const struct numeric_key *key, const char *value, char path[128])
 {
 	char text[1024], blocks[128], open[256] = "", close[16] = "", *part, *save;
-	bool slow = strstr(key->path, "slow_rate") != NULL;
 
-	if (strcmp(key->path, "workers") == 0) {
-		snprintf(path, 128, "workers");
-		snprintf(text, sizeof(text), "{\"resources\": {}, \"workers\":\n%s}", value);
+	if (!strchr(key->path, '.')) {
+		snprintf(path, 128, "%s", key->path);
+		snprintf(text, sizeof(text), "{\"resources\": {}, \"%s\":\n%s}", key->path, value);
 		return parse(text);
 	}
 	snprintf(path, 128, "resources.r.%s", key->path);
@@ -428,11 +510,10 @@ static int parse_numeric(const struct numeric_key *key, const char *value, char 
 	for (part = strtok_r(blocks, ".", &save); part; part = strtok_r(NULL, ".", &save)) {
 		size_t used = strlen(open);
 
-		snprintf(open + used, sizeof(open) - used, "{\"%s\":", part);
+		/* What the block needs stands behind its name, in front of the key: the last of them. */
+		snprintf(open + used, sizeof(open) - used, "{%s\"%s\":", used > 0 && key->with ? key->with : "", part);
 		strcat(close, "}");
 	}
-	if (slow)
-		snprintf(open, sizeof(open), "{\"breaker\":{\"slow_call\":\"1s\",\"slow_rate\":");
 	snprintf(text, sizeof(text), "{\"resources\": {\"r\": %s\n%s%s}}", open, value, close);
 	return parse(text);
 }
@@ -449,6 +530,12 @@ static bool numeric_is_right(const struct numeric_key *key, const char *value, b
 		return number && as_number >= key->least && as_number <= key->most;
 	case DURATION:
 		return false;
+	case DURATION_OR_WHOLE:
+		return whole && as_number >= key->least && as_number <= key->most;
+	case WHOLE_OR_SHARE:
+		if (whole)
+			return as_number >= key->least && as_number <= key->most;
+		return number && as_number > 0 && as_number <= 1;
 	}
 	return false;
 }
@@ -543,7 +630,7 @@ START_TEST(keys_are_merged_over_the_defaults)
 	ck_assert_uint_eq(p->attempts, 5);
 
 	p = &config_find(&config, "all_off")->policy;
-	ck_assert_uint_eq(p->flags, POLICY_CONFIGURED);
+	ck_assert_uint_eq(p->flags, POLICY_CONFIGURED | POLICY_TIMEOUT);
 	ck_assert_uint_eq(p->timeout_total_ms, 3000);
 	ck_assert_ptr_null(config_find(&config, "nobody"));
 	ck_assert_ptr_null(config_find(&config, ""));
@@ -606,12 +693,184 @@ START_TEST(retries_have_a_budget_unless_somebody_says_otherwise)
 }
 END_TEST
 
+START_TEST(a_window_is_of_time_or_of_calls)
+{
+	struct policy p = policy_of("{}", "{\"breaker\": {\"window\": 50}}");
+
+	ck_assert_uint_eq(p.window_calls, 50);
+	p = policy_of("{\"breaker\": {\"window\": 50}}", "{\"breaker\": {\"window\": \"30s\"}}");
+	ck_assert_uint_eq(p.window_calls, 0);
+	ck_assert_uint_eq(p.window_ms, 30000);
+	p = policy_of("{\"breaker\": {\"window\": \"30s\"}}", "{\"breaker\": {\"window\": 16384}}");
+	ck_assert_uint_eq(p.window_calls, 16384);
+}
+END_TEST
+
+/* L03: what resilience4j does. */
+START_TEST(L03_min_calls_above_a_window_of_calls_are_the_window)
+{
+	struct policy p = policy_of("{}", "{\"breaker\": {\"window\": 5, \"min_calls\": 10}}");
+
+	ck_assert_uint_eq(p.min_calls, 5);
+	p = policy_of("{}", "{\"breaker\": {\"window\": 5}}");
+	ck_assert_uint_eq(p.min_calls, 5);
+	p = policy_of("{}", "{\"breaker\": {\"window\": 5, \"min_calls\": 4}}");
+	ck_assert_uint_eq(p.min_calls, 4);
+	p = policy_of("{}", "{\"breaker\": {\"window\": \"5s\", \"min_calls\": 10}}");
+	ck_assert_uint_eq(p.min_calls, 10);
+}
+END_TEST
+
+START_TEST(a_limit_is_a_number_or_a_share_of_the_workers)
+{
+	static const struct {
+		const char *defaults, *block;
+		uint64_t limit, share_ppm, waiting;
+	} cases[] = {
+	        {"{}", "{\"bulkhead\": {\"limit\": 80}}", 80, 0, 80},
+	        {"{}", "{\"bulkhead\": {\"limit\": 32768}}", 32768, 0, 16384},
+	        {"{}", "{\"bulkhead\": {\"limit\": 80, \"max_waiting\": 5, \"max_wait\": \"1s\"}}", 80, 0, 5},
+	        {"{}", "{\"bulkhead\": {\"limit\": 0.5}}", 1, 500000, 64},
+	        {"{}", "{\"bulkhead\": {\"limit\": 1.0}}", 1, 1000000, 64},
+	        {"{}", "{\"bulkhead\": {\"limit\": \"250%\"}}", 1, 2500000, 64},
+	        {"{\"bulkhead\": {\"limit\": 0.5}}", "{\"bulkhead\": {\"limit\": 7}}", 7, 0, 7},
+	        {"{\"bulkhead\": {\"limit\": 7}}", "{\"bulkhead\": {\"limit\": \"50%\"}}", 1, 500000, 64},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct policy p = policy_of(cases[i].defaults, cases[i].block);
+
+		ck_assert_msg(p.limit == cases[i].limit && p.limit_share_ppm == cases[i].share_ppm && p.max_waiting == cases[i].waiting,
+		              "%s %s", cases[i].defaults, cases[i].block);
+	}
+}
+END_TEST
+
+START_TEST(a_rate_has_a_burst_of_a_second)
+{
+	static const struct {
+		const char *block;
+		uint64_t burst;
+	} cases[] = {
+	        {"{\"rate\": {\"per_second\": 0.5}}", 1},
+	        {"{\"rate\": {\"per_second\": 100}}", 100},
+	        {"{\"rate\": {\"per_second\": 100.5}}", 101},
+	        {"{\"rate\": {\"per_second\": 1e9}}", 1000000000},
+	        {"{\"rate\": {\"per_second\": 100, \"burst\": 7}}", 7},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct policy p = policy_of("{}", cases[i].block);
+
+		ck_assert_uint_eq(p.flags & POLICY_RATE, POLICY_RATE);
+		ck_assert_uint_eq(p.rate_burst, cases[i].burst);
+		ck_assert_uint_eq(p.rate_previous_burst, cases[i].burst);
+		ck_assert_uint_eq(p.rate_previous_per_second, p.rate_per_second);
+	}
+}
+END_TEST
+
+/* L08, L19: who asks for the cap alone gets no tokens beside it. */
+START_TEST(a_budget_is_tokens_or_a_cap_or_both)
+{
+	static const struct {
+		const char *defaults, *budget;
+		uint64_t flags;
+	} cases[] = {
+	        {"{}", "{}", POLICY_BUDGET},
+	        {"{}", "{\"ratio\": 0.2}", POLICY_BUDGET},
+	        {"{}", "{\"in_flight_floor\": 3}", POLICY_RETRY_CAP},
+	        {"{}", "{\"in_flight_share\": 0.25, \"in_flight_floor\": 10}", POLICY_RETRY_CAP},
+	        {"{}", "{\"in_flight_share\": 0.25, \"ratio\": 0.2}", POLICY_RETRY_CAP | POLICY_BUDGET},
+	        {"{}", "{\"in_flight_share\": 0.25, \"capacity\": 10}", POLICY_RETRY_CAP | POLICY_BUDGET},
+	        {"{}", "{\"in_flight_share\": 0.25, \"per_second\": 1}", POLICY_RETRY_CAP | POLICY_BUDGET},
+	        {"{}", "{\"in_flight_share\": 0.25, \"deposit\": \"request\"}", POLICY_RETRY_CAP | POLICY_BUDGET},
+	        {"{}", "{\"in_flight_share\": 0.25, \"cost\": 2}", POLICY_RETRY_CAP | POLICY_BUDGET},
+	        {"{}", "{\"in_flight_share\": 0.25, \"timeout_cost\": 2}", POLICY_RETRY_CAP | POLICY_BUDGET},
+	        {"{}", "{\"in_flight_share\": 0.25, \"ttl\": \"10s\"}", POLICY_RETRY_CAP | POLICY_BUDGET},
+	        {"{}", "{\"in_flight_share\": 0.25, \"threshold\": 0.5}", POLICY_RETRY_CAP | POLICY_BUDGET},
+	        {"{\"ratio\": 0.2}", "{\"in_flight_floor\": 3}", POLICY_RETRY_CAP | POLICY_BUDGET},
+	        {"{\"in_flight_floor\": 3}", "false", 0},
+	        {"{}", "{\"mode\": \"off\", \"in_flight_floor\": 3}", 0},
+	        {"{}", "{\"mode\": \"shadow\", \"in_flight_floor\": 3}", POLICY_RETRY_CAP | POLICY_SHADOW_BUDGET},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		char defaults[128], block[256];
+
+		snprintf(defaults, sizeof(defaults), "{\"retry\": {\"budget\": %s}}", cases[i].defaults);
+		snprintf(block, sizeof(block), "{\"retry\": {\"budget\": %s}}", cases[i].budget);
+		struct policy p = policy_of(defaults, block);
+		ck_assert_msg((p.flags & (POLICY_BUDGET | POLICY_RETRY_CAP | POLICY_SHADOW_BUDGET)) == cases[i].flags, "%s %s", defaults,
+		              block);
+	}
+}
+END_TEST
+
+START_TEST(a_timeout_costs_what_a_retry_costs_unless_it_is_said)
+{
+	struct policy p = policy_of("{}", "{\"retry\": {\"budget\": {\"cost\": 5}}}");
+
+	ck_assert_uint_eq(p.budget_cost, 5 * TOKENS);
+	ck_assert_uint_eq(p.budget_timeout_cost, 5 * TOKENS);
+	p = policy_of("{}", "{\"retry\": {\"budget\": {\"timeout_cost\": 10}}}");
+	ck_assert_uint_eq(p.budget_cost, TOKENS);
+	ck_assert_uint_eq(p.budget_timeout_cost, 10 * TOKENS);
+}
+END_TEST
+
+START_TEST(retries_follow_the_outcomes_that_are_named)
+{
+	ck_assert_uint_eq(policy_of("{}", "{\"retry\": {}}").retry_on, 1u << RESC_FAIL | 1u << RESC_TIMEOUT);
+	ck_assert_uint_eq(policy_of("{}", "{\"retry\": {\"retry_on\": [\"fail\"]}}").retry_on, 1u << RESC_FAIL);
+	ck_assert_uint_eq(policy_of("{}", "{\"retry\": {\"retry_on\": [\"timeout\", \"fail\"]}}").retry_on,
+	                  1u << RESC_FAIL | 1u << RESC_TIMEOUT);
+}
+END_TEST
+
+/* A block says it, or the resource, or the defaults; the budget follows the retries. */
+START_TEST(modes_are_of_the_block_or_of_the_resource)
+{
+	static const struct {
+		const char *defaults, *block;
+		uint64_t flags;
+	} cases[] = {
+	        {"{}", "{\"breaker\": {\"mode\": \"enforce\"}}", POLICY_BREAKER},
+	        {"{}", "{\"breaker\": {\"mode\": \"shadow\"}}", POLICY_BREAKER | POLICY_SHADOW_BREAKER},
+	        {"{}", "{\"breaker\": {\"mode\": \"off\"}, \"once\": {}}", POLICY_ONCE},
+	        {"{}", "{\"mode\": \"shadow\", \"breaker\": {}, \"rate\": {\"per_second\": 1, \"mode\": \"enforce\"}}",
+	         POLICY_BREAKER | POLICY_SHADOW_BREAKER | POLICY_RATE},
+	        {"{\"mode\": \"shadow\"}", "{\"throttle\": {}}", POLICY_THROTTLE | POLICY_SHADOW_THROTTLE},
+	        {"{\"mode\": \"shadow\"}", "{\"mode\": \"enforce\", \"throttle\": {}}", POLICY_THROTTLE},
+	        {"{\"mode\": \"shadow\"}", "{\"retry\": {}}", POLICY_RETRY | POLICY_BUDGET | POLICY_SHADOW_BUDGET},
+	        {"{}", "{\"retry\": {\"mode\": \"shadow\"}}", POLICY_RETRY | POLICY_BUDGET | POLICY_SHADOW_BUDGET},
+	        {"{}", "{\"retry\": {\"mode\": \"shadow\", \"budget\": {\"mode\": \"enforce\"}}}", POLICY_RETRY | POLICY_BUDGET},
+	        {"{}", "{\"retry\": {\"mode\": \"off\"}, \"breaker\": {}}", POLICY_BREAKER},
+	        {"{}", "{\"retry\": {\"budget\": {\"mode\": \"off\"}}}", POLICY_RETRY},
+	        {"{\"breaker\": {\"mode\": \"off\"}}", "{\"breaker\": {}, \"retry\": {}}", POLICY_RETRY | POLICY_BUDGET},
+	        {"{\"breaker\": {\"mode\": \"off\"}}", "{\"breaker\": {\"mode\": \"enforce\"}}", POLICY_BREAKER},
+	        {"{}", "{\"mode\": \"shadow\", \"bulkhead\": {\"limit\": 1}, \"timeout\": {\"total\": \"1s\"}, \"once\": {}}",
+	         POLICY_BULKHEAD | POLICY_SHADOW_BULKHEAD | POLICY_TIMEOUT | POLICY_SHADOW_TIMEOUT | POLICY_ONCE | POLICY_SHADOW_ONCE},
+	        {"{}", "{\"rate\": {\"per_second\": 1, \"mode\": \"shadow\"}}", POLICY_RATE | POLICY_SHADOW_RATE},
+	        {"{\"mode\": \"shadow\", \"breaker\": {}}", "{\"breaker\": false, \"once\": {\"mode\": \"enforce\"}}", POLICY_ONCE},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		uint64_t flags = policy_of(cases[i].defaults, cases[i].block).flags & ~(uint64_t)(POLICY_CONFIGURED | POLICY_LATENCY);
+
+		ck_assert_msg(flags == cases[i].flags, "%s %s: %llx", cases[i].defaults, cases[i].block, (unsigned long long)flags);
+	}
+}
+END_TEST
+
 START_TEST(timeouts_that_are_switched_off_are_none)
 {
-	struct policy p = policy_of("{\"timeout\": {\"attempt\": \"1s\", \"total\": \"2s\"}}", "{\"timeout\": false, \"breaker\": {}}");
+	struct policy p = policy_of("{\"timeout\": {\"attempt\": \"1s\", \"total\": \"2s\", \"probe\": \"1s\"}}",
+	                            "{\"timeout\": false, \"breaker\": {}}");
 
 	ck_assert_uint_eq(p.timeout_attempt_ms, 0);
 	ck_assert_uint_eq(p.timeout_total_ms, 0);
+	ck_assert_uint_eq(p.timeout_probe_ms, 0);
 }
 END_TEST
 
@@ -635,6 +894,52 @@ START_TEST(no_contradiction_is_made_up_from_a_refused_value)
 		ck_assert_int_eq(parse(text), -EINVAL);
 		ck_assert_msg(problems.count == 1, "%s: %zu problems", blocks[i], problems.count);
 	}
+}
+END_TEST
+
+/* ---- patterns ---- */
+
+START_TEST(the_longest_pattern_wins)
+{
+	static const struct {
+		const char *name, *pattern;
+	} cases[] = {
+	        {"shard-7", "shard-*"},
+	        {"shard-", "shard-*"},
+	        {"shard-eu-1", "shard-eu-*"},
+	        {"shard-e", "shard-*"},
+	        {"shar", "*"},
+	        {"payments-2", "*"},
+	        {"", "*"},
+	        {"shard-eu-", "shard-eu-*"},
+	};
+
+	ck_assert_int_eq(parse("{\"resources\": {\"*\": {\"once\": {}}, \"shard-*\": {\"once\": {}}, \"payments\": {\"once\": {}},"
+	                       " \"shard-eu-*\": {\"once\": {}}}}"),
+	                 0);
+	ck_assert_uint_eq(config.count, 1);
+	ck_assert_uint_eq(config.pattern_count, 3);
+	ck_assert_str_eq(config.patterns[0].name, "shard-eu-*");
+	ck_assert_str_eq(config.patterns[2].name, "*");
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		const struct config_resource *found = config_match(&config, cases[i].name);
+
+		ck_assert_ptr_nonnull(found);
+		ck_assert_str_eq(found->name, cases[i].pattern);
+	}
+	ck_assert_ptr_null(config_find(&config, "shard-*"));
+	ck_assert_ptr_nonnull(config_find(&config, "payments"));
+	ck_assert_int_eq(parse("{\"resources\": {\"shard-*\": {\"once\": {}}}}"), 0);
+	ck_assert_ptr_null(config_match(&config, "payments"));
+	ck_assert_ptr_null(config_match(&config, "shard"));
+}
+END_TEST
+
+START_TEST(patterns_inherit_the_defaults)
+{
+	ck_assert_int_eq(parse("{\"defaults\": {\"breaker\": {\"cooldown\": \"7s\"}}, \"resources\": {\"*\": {}}}"), 0);
+	ck_assert_uint_eq(config.patterns[0].policy.flags & POLICY_BREAKER, POLICY_BREAKER);
+	ck_assert_uint_eq(config.patterns[0].policy.cooldown_ms, 7000);
 }
 END_TEST
 
@@ -1169,6 +1474,16 @@ static Suite *suite(void)
 	tcase_add_test(text, a_breaker_opens_by_the_rules_that_are_given);
 	tcase_add_test(text, successes_follow_probes);
 	tcase_add_test(text, retries_have_a_budget_unless_somebody_says_otherwise);
+	tcase_add_test(text, a_window_is_of_time_or_of_calls);
+	tcase_add_test(text, L03_min_calls_above_a_window_of_calls_are_the_window);
+	tcase_add_test(text, a_limit_is_a_number_or_a_share_of_the_workers);
+	tcase_add_test(text, a_rate_has_a_burst_of_a_second);
+	tcase_add_test(text, a_budget_is_tokens_or_a_cap_or_both);
+	tcase_add_test(text, a_timeout_costs_what_a_retry_costs_unless_it_is_said);
+	tcase_add_test(text, retries_follow_the_outcomes_that_are_named);
+	tcase_add_test(text, modes_are_of_the_block_or_of_the_resource);
+	tcase_add_test(text, the_longest_pattern_wins);
+	tcase_add_test(text, patterns_inherit_the_defaults);
 	tcase_add_test(text, timeouts_that_are_switched_off_are_none);
 	tcase_add_test(text, no_contradiction_is_made_up_from_a_refused_value);
 	tcase_add_test(text, addresses_of_the_metrics_page);

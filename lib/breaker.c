@@ -19,6 +19,7 @@
  */
 #include <errno.h>
 
+#include "bucket.h"
 #include "call.h"
 #include "failpoint.h"
 #include "inspect.h"
@@ -255,31 +256,6 @@ int breaker_probe_result(const struct view *v, uint16_t generation, const struct
 
 /* ---- closed ---- */
 
-static void count_in_own_bucket(word *bucket, uint64_t tag)
-{
-	uint64_t w = atomic_load_explicit(bucket, memory_order_relaxed);
-	uint32_t n = bucket_tag_of(w) == tag ? bucket_count(w) : 0;
-
-	if (n < BUCKET_MAX)
-		atomic_store_explicit(bucket, bucket_make(tag, n + 1), memory_order_relaxed);
-}
-
-static void count_in_common_bucket(word *bucket, uint64_t tag)
-{
-	uint64_t w = atomic_load_explicit(bucket, memory_order_relaxed);
-	uint64_t next;
-
-	do {
-		bool same = bucket_tag_of(w) == tag;
-		/* A bucket of a newer tick: ours is over since long, and nobody would count it. */
-		if (!same && bucket_count(w) != 0 && (int64_t)((bucket_tag_of(w) - tag) << 24) > 0)
-			return;
-		if (same && bucket_count(w) == BUCKET_MAX)
-			return;
-		next = bucket_make(tag, same ? bucket_count(w) + 1 : 1);
-	} while (!atomic_compare_exchange_weak_explicit(bucket, &w, next, memory_order_relaxed, memory_order_relaxed));
-}
-
 static void count_in_window(const struct view *v, uint64_t tick, uint16_t generation, bool bad, bool slow)
 {
 	enum window_category category = bad ? (slow ? WINDOW_FAIL_SLOW : WINDOW_FAIL) : (slow ? WINDOW_OK_SLOW : WINDOW_OK);
@@ -287,13 +263,7 @@ static void count_in_window(const struct view *v, uint64_t tick, uint16_t genera
 		window_count_call(v->map, v->state, generation, category);
 		return;
 	}
-	word *bucket = &shard_of(v)->window[tick % WINDOW_RING][category];
-	uint64_t tag = bucket_tag(tick, generation);
-
-	if (__builtin_expect(owns_shard(v), 1))
-		count_in_own_bucket(bucket, tag);
-	else
-		count_in_common_bucket(bucket, tag);
+	bucket_count_call(v, &shard_of(v)->window[tick % WINDOW_RING][category], bucket_tag(tick, generation));
 }
 
 /* {generation:16, tick:48}: says to calls that end well that there is something to judge. */

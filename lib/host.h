@@ -39,10 +39,11 @@ struct view {
 	struct shard *common;     /* everybody's */
 	uint64_t generation;      /* of the segment */
 	uint64_t epoch;
-	uint64_t superseded;  /* as it was seen */
-	uint64_t sequence;    /* of the policy */
-	uint64_t tick_factor; /* 2^64 / tick, rounded up: see view_tick */
-	word *home;           /* the permit cell to try first */
+	uint64_t superseded;      /* as it was seen */
+	uint64_t sequence;        /* of the policy */
+	uint64_t tick_factor;     /* 2^64 / tick, rounded up: see view_tick */
+	uint64_t throttle_factor; /* the same for the window of the throttle */
+	word *home;               /* the permit cell to try first */
 	uint32_t index;
 	uint32_t life;
 	uint32_t start;   /* its number */
@@ -94,6 +95,11 @@ struct resc {
 static inline uint64_t view_tick(const struct view *v, uint64_t now_ms)
 {
 	return (uint64_t)((unsigned __int128)now_ms * v->tick_factor >> 64);
+}
+
+static inline uint64_t view_throttle_tick(const struct view *v, uint64_t now_ms)
+{
+	return (uint64_t)((unsigned __int128)now_ms * v->throttle_factor >> 64);
 }
 
 static inline bool view_is_current(const struct view *v)

@@ -128,6 +128,7 @@ void move_words(const struct map *from, struct state *old, const struct map *to,
 		copy_once(&old->event_generation, &new->event_generation);
 		copy_once(&old->bad_tick, &new->bad_tick);
 		copy_once(&old->refilled_ms, &new->refilled_ms);
+		copy_once(&old->throttle, &new->throttle);
 		copy_text(&old->override_text[0], &new->override_text[0]);
 		copy_text(&old->override_text[1], &new->override_text[1]);
 	}
@@ -155,16 +156,18 @@ unsigned move_permits(const struct map *from, struct state *old, const struct ma
 	return limit_debt(atomic_load_explicit(&new->limit, memory_order_relaxed));
 }
 
+static word *word_at(const struct shard *shard, size_t offset)
+{
+	return (word *)((uintptr_t)shard + offset);
+}
+
 /* The sum over all old shards of the word that stands `offset` bytes into each. */
 static uint64_t sum_at(const struct map *from, const struct state *old, size_t offset)
 {
-	const uint8_t *carried = (const uint8_t *)&old->carried + offset;
-	uint64_t sum = atomic_load_explicit((const word *)(const void *)carried, memory_order_relaxed);
+	uint64_t sum = atomic_load_explicit(word_at(&old->carried, offset), memory_order_relaxed);
 
-	for (uint32_t i = 0; i < from->dims.shards; i++) {
-		const uint8_t *at = (const uint8_t *)map_shard(from, old, i) + offset;
-		sum += atomic_load_explicit((const word *)(const void *)at, memory_order_relaxed);
-	}
+	for (uint32_t i = 0; i < from->dims.shards; i++)
+		sum += atomic_load_explicit(word_at(map_shard(from, old, i), offset), memory_order_relaxed);
 	return sum;
 }
 
@@ -172,7 +175,7 @@ static void newest_bucket(uint64_t w, uint64_t *tag, uint32_t *count)
 {
 	uint64_t t = bucket_tag_of(w);
 
-	/* Ticks are 28 bits and wrap; a bucket of an older tick or generation than the newest does not count. */
+	/* Tags wrap; a bucket of an older tick or generation than the newest does not count. */
 	if (*count == 0 || (int64_t)((t - *tag) << 24) > 0) {
 		*tag = t;
 		*count = bucket_count(w);
@@ -181,15 +184,16 @@ static void newest_bucket(uint64_t w, uint64_t *tag, uint32_t *count)
 	}
 }
 
-static void carry_bucket(const struct map *from, const struct state *old, struct state *new, unsigned place, unsigned category)
+/* The bucket that stands `offset` bytes into each shard. */
+static void carry_bucket(const struct map *from, const struct state *old, struct state *new, size_t offset)
 {
-	word *target = &new->carried.window[place][category];
+	word *target = word_at(&new->carried, offset);
 	uint64_t tag = 0;
 	uint32_t count = 0;
 
-	newest_bucket(atomic_load_explicit(&old->carried.window[place][category], memory_order_relaxed), &tag, &count);
+	newest_bucket(atomic_load_explicit(word_at(&old->carried, offset), memory_order_relaxed), &tag, &count);
 	for (uint32_t i = 0; i < from->dims.shards; i++)
-		newest_bucket(atomic_load_explicit(&map_shard(from, old, i)->window[place][category], memory_order_relaxed), &tag, &count);
+		newest_bucket(atomic_load_explicit(word_at(map_shard(from, old, i), offset), memory_order_relaxed), &tag, &count);
 	if (count == 0)
 		return;
 	uint64_t seen = atomic_load_explicit(target, memory_order_relaxed);
@@ -218,7 +222,10 @@ void move_carry(const struct map *from, struct state *old, const struct map *to,
 	for (unsigned i = 0; i < LATENCY_BUCKETS; i++)
 		raise_to(&new->carried.latency[i], sum_at(from, old, offsetof(struct shard, latency) + i * sizeof(word)));
 	raise_to(&new->carried.latency_sum_us, sum_at(from, old, offsetof(struct shard, latency_sum_us)));
-	for (unsigned place = 0; place < WINDOW_RING; place++)
-		for (unsigned category = 0; category < WINDOW_CATEGORIES; category++)
-			carry_bucket(from, old, new, place, category);
+	for (size_t i = 0; i < WINDOW_RING * WINDOW_CATEGORIES; i++)
+		carry_bucket(from, old, new, offsetof(struct shard, window) + i * sizeof(word));
+	/* Before the buckets: none of what was forgotten comes back. */
+	raise_to(&new->throttle_since, atomic_load_explicit(&old->throttle_since, memory_order_relaxed));
+	for (size_t i = 0; i < WINDOW_RING * 2; i++)
+		carry_bucket(from, old, new, offsetof(struct shard, throttle) + i * sizeof(word));
 }

@@ -33,6 +33,7 @@
 #include "policy.h"
 #include "random.h"
 #include "rate.h"
+#include "throttle.h"
 #include "transition.h"
 
 #define TRIES          64
@@ -251,7 +252,8 @@ bool override_expire(const struct map *map, uint32_t index, uint32_t life, uint6
 
 /* ---- resetting ---- */
 
-static int refill(const struct map *map, uint32_t index)
+/* Budget and rate limit are full, and the throttle has seen nothing. */
+static int refill(const struct map *map, uint32_t index, uint64_t now_ms)
 {
 	struct state *state = map_state(map, index);
 	struct policy policy;
@@ -260,6 +262,7 @@ static int refill(const struct map *map, uint32_t index)
 	int r = policy_read(map, index, &policy, &sequence);
 	if (r != 0)
 		return -EBUSY;
+	throttle_forget(state, now_ms);
 	r = budget_fill(map, state, &policy);
 	return r != 0 ? r : rate_fill(state);
 }
@@ -277,7 +280,7 @@ int override_reset(const struct map *map, uint32_t index, const char *text)
 		if (!breaker_transition(map, index, breaker, TAG_CLOSED, 0, now, REASON_RESET, 0, now, 0, 0))
 			continue;
 		FAILPOINT("reset.closed");
-		r = refill(map, index);
+		r = refill(map, index, now);
 		if (r == 0)
 			tell(map, index, 0, EVENT_RESET, atomic_load_explicit(&map_state(map, index)->breaker, memory_order_relaxed),
 			     (const uint64_t[2]){0, 0}, text);

@@ -26,7 +26,7 @@
 int override_set(const struct map *map, uint32_t index, enum override_mode mode, uint64_t for_ms, const char *text);
 /* Ends an override. 0; -ENOENT no such resource; -ESRCH when there is none in force; -EBUSY. */
 int override_release(const struct map *map, uint32_t index, const char *text);
-/* Breaker closed, fresh window, streak 0, full budget. An override stays. 0, -ENOENT, -EBUSY. */
+/* Breaker closed, fresh window, streak 0, full budget and rate limit, nothing throttled. An override stays. 0, -ENOENT, -EBUSY. */
 int override_reset(const struct map *map, uint32_t index, const char *text);
 /* Ends an override whose time is over. True if it is gone now. Anybody; also from a worker's call. */
 bool override_expire(const struct map *map, uint32_t index, uint32_t life, uint64_t now_ms);

@@ -15,6 +15,7 @@
 #include "policy.h"
 #include "rate.h"
 #include "share.h"
+#include "throttle.h"
 #include "words.h"
 
 #define READ_TRIES   16
@@ -247,6 +248,8 @@ static void fresh_state(const struct map *map, uint32_t index, const struct poli
 	                      memory_order_relaxed);
 	atomic_store_explicit(&state->refilled_ms, now, memory_order_relaxed);
 	atomic_store_explicit(&state->rate, rate_make(WORD_LIVE, (unsigned)policy->rate_epoch, 0), memory_order_relaxed);
+	if (breaker_tag(old) != TAG_EMPTY)
+		throttle_forget(state, now);
 	atomic_store_explicit(&state->transition, transition_make(generation, REASON_NONE, now), memory_order_relaxed);
 	atomic_store_explicit(&state->event_generation, generation, memory_order_relaxed);
 	if (limit_target(atomic_load_explicit(&state->limit, memory_order_relaxed)) == 0)

@@ -304,7 +304,7 @@ enum counter {
 struct shard {
 	_Alignas(SEGMENT_LINE) word owner;
 	word window[WINDOW_RING][WINDOW_CATEGORIES]; /* {tick:28, generation:12, count:24} */
-	word throttle[WINDOW_RING][2];               /* {tick:40, count:24}: requests, accepted */
+	word throttle[WINDOW_RING][2];               /* {began_ms:40, count:24}: requests, accepted; see throttle.c */
 	word counters[COUNTERS];
 	word latency_sum_us;
 	word latency[LATENCY_BUCKETS];
@@ -338,7 +338,8 @@ struct state {
 
 	/* Each written by calls where its policy is on. */
 	_Alignas(SEGMENT_LINE) word rate;     /* {kind:2, epoch:2, time:60}: see rate.h */
-	_Alignas(SEGMENT_LINE) word throttle; /* {ms:40, ppm:24}: the share that is refused, as it was last worked out; see throttle.h */
+	_Alignas(SEGMENT_LINE) word throttle; /* {ms:40, every:4, ppm:20}: the share that is refused, as it was last worked out; see throttle.c */
+	word throttle_since;                  /* ms: buckets that began before do not count */
 	_Alignas(SEGMENT_LINE) word wait;     /* {0:32, generation:31, waiters:1}: see waiting.h; the low half is a futex */
 	_Alignas(SEGMENT_LINE) word calls;    /* calls that were counted in a window by number of calls; see window.h */
 

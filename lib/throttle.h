@@ -6,7 +6,9 @@
 #ifndef RESC_THROTTLE_H
 #define RESC_THROTTLE_H
 
-#include "call.h"
+#include "map.h"
+
+struct view;
 
 /* Shall this call be refused? Draws a random number where some are. Counts nothing. */
 bool throttle_refuses(const struct view *v, uint64_t now_ms);
@@ -15,5 +17,7 @@ void throttle_count(const struct view *v, bool accepted, uint64_t now_ms);
 /* Requests and accepts in the window now, and the share that is refused, in parts per million. Writes nothing. */
 uint32_t throttle_now(const struct map *map, const struct state *state, const struct policy *policy, uint64_t now_ms, uint64_t *requests,
                       uint64_t *accepts);
+/* Nothing that was counted until now counts any more: for an operator's reset, and a record that gets another name. */
+void throttle_forget(struct state *state, uint64_t now_ms);
 
 #endif

@@ -16,10 +16,16 @@
 #include "map.h"
 #include "words.h"
 
+/* How long each bucket of a window is. */
+static inline uint64_t window_bucket_ms(uint64_t window_ms)
+{
+	uint64_t ms = window_ms / WINDOW_BUCKETS + (window_ms % WINDOW_BUCKETS != 0);
+	return ms == 0 ? 1 : ms;
+}
+
 static inline uint64_t window_tick_ms(const struct policy *policy)
 {
-	uint64_t ms = policy->window_ms / WINDOW_BUCKETS + (policy->window_ms % WINDOW_BUCKETS != 0);
-	return ms == 0 ? 1 : ms;
+	return window_bucket_ms(policy->window_ms);
 }
 
 static inline uint64_t window_tick(const struct policy *policy, uint64_t now_ms)
@@ -28,8 +34,8 @@ static inline uint64_t window_tick(const struct policy *policy, uint64_t now_ms)
 }
 
 /*
- * Adds up the window of a policy as it is at now_ms: all shards and what was carried over, or the last calls. The caller has loaded (acquire)
- * the breaker word of that generation before.
+ * Adds up the window of a policy as it is at now_ms: all shards and what was carried over, or the last calls. The caller has loaded
+ * (acquire) the breaker word of that generation before.
  */
 void window_sum(const struct map *map, const struct state *state, const struct policy *policy, uint64_t now_ms, uint16_t generation,
                 uint64_t sums[WINDOW_CATEGORIES]);

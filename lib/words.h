@@ -12,7 +12,7 @@
  *	probe     63..32 life    31..24 generation   23..0 granted (ms)
  *	permit    63..32 life    31 retry   30..0 call
  *	rate      63..62 kind    61..60 epoch   59..0 quarters of a nanosecond since the segment was made
- *	throttle  63..24 ms      23..0 parts per million
+ *	throttle  63..24 ms      23..20 every    19..0 parts per million
  *	call      63..48 generation  47..45 category + 1   44..0 number
  *	transition 63..48 generation 47..40 reason 39..0 ms
  */
@@ -157,6 +157,17 @@ static inline uint64_t rate_make(unsigned kind, unsigned epoch, uint64_t time)
 static inline unsigned rate_kind(uint64_t w) { return (unsigned)(w >> 62); }
 static inline unsigned rate_epoch(uint64_t w) { return (unsigned)(w >> 60) & 3; }
 static inline uint64_t rate_time(uint64_t w) { return w & RATE_TIME_MASK; }
+
+/* ---- throttle ---- */
+
+/* every: worked out again after 2^every calls that somebody counted */
+static inline uint64_t throttle_make(uint64_t ms, unsigned every, uint32_t ppm)
+{
+	return ms << 24 | (uint64_t)(every & 0xf) << 20 | (ppm & 0xfffff);
+}
+static inline uint64_t throttle_ms(uint64_t w) { return w >> 24; }
+static inline unsigned throttle_every(uint64_t w) { return (unsigned)(w >> 20) & 0xf; }
+static inline uint32_t throttle_ppm(uint64_t w) { return (uint32_t)w & 0xfffff; }
 
 /* ---- a call in a window by number of calls ---- */
 

@@ -247,6 +247,7 @@ static void take_everything(const struct map *map, uint32_t life)
 		fixture_store(map_permit(map, state, i), permit_make(life, i));
 	fixture_store(&state->probes[0], probe_make(life, 1, 1000));
 	fixture_store(&state->probes[5], probe_make(life, 1, 1000));
+	fixture_store(&map_waiting(map, state)[2], permit_make(life, 7));
 	fixture_store(&map_shard(map, state, 0)->owner, life);
 	fixture_store(&map->events[3].stamp, EVENT_BUSY | life);
 }
@@ -260,6 +261,8 @@ static unsigned cells_of(const struct map *map, uint32_t life)
 		count += permit_life(fixture_load(map_permit(map, state, i))) == life;
 	for (uint32_t i = 0; i < PROBES_LIMIT; i++)
 		count += probe_life(fixture_load(&state->probes[i])) == life;
+	for (uint32_t i = 0; i < map->dims.waiting; i++)
+		count += permit_life(fixture_load(&map_waiting(map, state)[i])) == life;
 	for (uint32_t i = 0; i < map->dims.events; i++)
 		count += fixture_load(&map->events[i].stamp) == (EVENT_BUSY | life);
 	return count;
@@ -297,12 +300,14 @@ START_TEST(each_cell_of_each_kind_is_freed_and_no_other)
 	fixture_store(&n.state->probes[9], probe_make(other, 1, 1000));
 	fixture_store(&map_shard(&n.map, n.state, 1)->owner, other);
 	fixture_store(&n.map.events[4].stamp, EVENT_BUSY | other);
-	ck_assert_uint_eq(cells_of(&n.map, dead.life), 7);
+	fixture_store(&map_waiting(&n.map, n.state)[9], permit_make(other, 1));
+	ck_assert_uint_eq(cells_of(&n.map, dead.life), 8);
 	ck_assert(worker_reap(&n.map, dead.slot, dead.life, false, 0));
 	ck_assert_uint_eq(cells_of(&n.map, dead.life), 0);
 	ck_assert_uint_eq(slots_taken(), 0);
 	ck_assert_uint_eq(fixture_load(map_permit(&n.map, n.state, 9)), permit_make(other, 1));
 	ck_assert_uint_eq(fixture_load(&n.state->probes[9]), probe_make(other, 1, 1000));
+	ck_assert_uint_eq(fixture_load(&map_waiting(&n.map, n.state)[9]), permit_make(other, 1));
 	ck_assert_uint_eq(fixture_load(&map_shard(&n.map, n.state, 1)->owner), other);
 	ck_assert_uint_eq(fixture_load(&n.map.events[4].stamp), EVENT_BUSY | other);
 	struct inspect_resource r = named_look(&n);
@@ -314,9 +319,10 @@ END_TEST
 
 START_TEST(F7_death_of_a_reaper_at_each_step_is_finished_by_the_next)
 {
-	static const char *const points[] = {"reap.dead=kill", "reap.permit@2=kill", "reap.probe=kill", "reap.cells=kill"};
+	static const char *const points[] = {"reap.dead=kill", "reap.permit@2=kill", "reap.probe=kill", "reap.waiting=kill",
+	                                     "reap.cells=kill"};
 
-	for (size_t i = 0; i < 4; i++) {
+	for (size_t i = 0; i < 5; i++) {
 		struct worker dead = dead_worker();
 		pid_t pid = fork();
 		if (pid == 0) {

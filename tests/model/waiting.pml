@@ -1,0 +1,418 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Waiting for a permit (lib/waiting.h), with deaths of waiters, holders and reapers, and with callers that give up.
+ *
+ * The wait word is {generation, waiters}, and a futex: who sleeps does so on the value that it saw.
+ *	wait	look at the permits; CAS the bit on; look again; sleep while the word has that value; from the start
+ *	give	free the cell; load the word; where the bit is set: CAS {generation, set} -> {generation + 1, clear}, then wake all, whatever
+ *		became of the CAS
+ *	reap	free the cells of the dead; where the word is not 0: generation + 1, the bit as it is; wake all; free the slot, last
+ *	raise	(RAISE) the limit goes from 1 to CELLS, while somebody holds the first cell for ever; then as the reaper
+ * The generation leaves 0 out when it wraps: a word of 0 has never been waited on.
+ *
+ * Every atomic { } holds one access to shared memory or one act of the kernel (to compare and to go to sleep is one), and what a process
+ * remembers for itself. Between any two of them a worker may die, and where there are STOPS it may be stopped for ever; only then do sleeps end
+ * by themselves (slices). A reaper may die too. Memory is sequentially consistent.
+ *
+ * Promised
+ *	- a permit is there when its holder leaves;
+ *	- when all is quiet nobody sleeps beside a free cell, and nobody sleeps for a cell of the dead.
+ *
+ * Bounds	WORKERS CELLS CALLS REAPERS; DEATHS and STOPS of workers, REAPER_DEATHS; RAISE
+ *
+ * Mutations that must fail
+ *	NO_SECOND_LOOK		wait: the bit, and to sleep
+ *	NO_GENERATION		the word is the bit alone
+ *	WAKE_ONE		give: one sleeper is woken
+ *	SIGNAL_FIRST		give: the word first, then the cell
+ *	LOOK_FIRST		give: the bit is loaded before the cell is free
+ *	SLOT_FIRST		reap: the slot first
+ *	REAP_IF_FREED		reap: wakes only where a cell was freed
+ *	REAP_IF_BIT		reap: wakes only where the bit is set
+ *	REAP_WITHOUT_WORD	reap: wakes, and leaves the word as it is
+ *	COUNTER			waiters are counted
+ *	RAISE RAISE_SILENTLY	raise: nobody is woken
+ *	STOPS=1 NO_SLICES	a releaser is stopped between the cell and the word, and sleeps do not end by themselves
+ */
+#ifndef WORKERS
+#define WORKERS 3
+#endif
+#ifndef CELLS
+#define CELLS 1
+#endif
+#ifndef CALLS
+#define CALLS 1
+#endif
+#ifndef REAPERS
+#define REAPERS 2
+#endif
+#ifndef DEATHS
+#define DEATHS 1
+#endif
+#ifndef STOPS
+#define STOPS 0
+#endif
+#ifndef REAPER_DEATHS
+#define REAPER_DEATHS 1
+#endif
+
+#if STOPS > 0 && !defined(NO_SLICES)
+#define SLICES
+#endif
+
+/* Shared memory. reaped: the slot is free. */
+byte cell[CELLS];
+byte generation;
+bool waiters;
+bool reaped[WORKERS];
+#ifdef RAISE
+byte limit = 1;
+#else
+#define limit CELLS
+#endif
+#ifdef COUNTER
+byte counter;
+#endif
+
+/* The kernel. */
+bool dead[WORKERS];
+bool stopped[WORKERS];
+bool asleep[WORKERS];
+bool reaper_dead[REAPERS];
+
+/* What is really so; read by assertions alone. */
+bool gone[WORKERS];
+
+byte deaths, stops, reaper_deaths;
+
+#define FOREVER (WORKERS + 1) /* a holder who does nothing else */
+#define CAN(w) (!dead[w] && !stopped[w] && !gone[w])
+
+#ifdef RAISE
+#define FREE(c) (cell[c] == 0 && (c) < limit)
+#else
+#define FREE(c) (cell[c] == 0)
+#endif
+#if CELLS > 1
+#define SOME_FREE (FREE(0) || FREE(1))
+#else
+#define SOME_FREE FREE(0)
+#endif
+
+active proctype Fate()
+{
+	do
+	:: atomic { deaths < DEATHS && CAN(0) -> dead[0] = true; asleep[0] = false; deaths++ }
+	:: atomic { deaths < DEATHS && CAN(1) -> dead[1] = true; asleep[1] = false; deaths++ }
+#if WORKERS > 2
+	:: atomic { deaths < DEATHS && CAN(2) -> dead[2] = true; asleep[2] = false; deaths++ }
+#endif
+#if STOPS > 0
+	:: atomic { stops < STOPS && CAN(0) -> stopped[0] = true; stops++ }
+	:: atomic { stops < STOPS && CAN(1) -> stopped[1] = true; stops++ }
+#endif
+	:: atomic { reaper_deaths < REAPER_DEATHS && !reaper_dead[0] -> reaper_dead[0] = true; reaper_deaths++ }
+	:: break
+	od
+}
+
+inline wake_all()
+{
+	d_step {
+		k = 0;
+		do
+		:: k < WORKERS -> asleep[k] = false; k++
+		:: else -> break
+		od;
+		k = 0
+	}
+}
+
+inline wake_one()
+{
+	if
+	:: atomic { asleep[0] -> asleep[0] = false }
+	:: atomic { asleep[1] -> asleep[1] = false }
+#if WORKERS > 2
+	:: atomic { asleep[2] -> asleep[2] = false }
+#endif
+	:: else
+	fi
+}
+
+#define NEXT(g) ((g) == 3 -> 1 : (g) + 1)
+
+inline look()
+{
+	i = 0;
+	got = false;
+	do
+	:: atomic { i < limit ->
+		if
+		:: cell[i] == 0 -> cell[i] = me + 1; got = true; break
+		:: else -> i++
+		fi }
+	:: else -> break
+	od
+}
+
+inline announce()
+{
+	atomic { g = generation; b = waiters };
+	do
+	:: b -> break
+	:: else ->
+		atomic {
+			if
+			:: generation == g && !waiters -> waiters = true; b = true
+			:: else ->
+				g = generation;
+				b = waiters
+			fi
+		}
+	od
+#ifdef COUNTER
+	;
+	atomic { counter++ }
+#endif
+}
+
+#ifdef NO_GENERATION
+#define UNCHANGED waiters
+#else
+#define UNCHANGED (generation == g && waiters)
+#endif
+
+inline sleep()
+{
+	atomic {
+		if
+		:: UNCHANGED -> asleep[me] = true
+		:: else
+		fi;
+		g = 0; b = false; i = 0
+	};
+	if
+	:: atomic { !asleep[me] }
+#ifdef SLICES
+	:: atomic { asleep[me] && SOME_FREE -> asleep[me] = false }
+#endif
+	fi
+}
+
+/* The word that was seen is {g, b}. */
+inline signal()
+{
+	if
+	:: b ->
+		atomic {
+			if
+			:: generation == g && waiters -> generation = NEXT(g); waiters = false
+			:: else
+			fi;
+			g = 0; b = false
+		};
+#ifdef WAKE_ONE
+		wake_one()
+#else
+		wake_all()
+#endif
+	:: else
+	fi
+}
+
+inline load()
+{
+	atomic { g = generation; b = waiters }
+}
+
+inline give_back()
+{
+	atomic { assert(cell[i] == me + 1); cell[i] = 0 }
+}
+
+proctype Worker(byte me)
+{
+	byte calls, i, g, k;
+	bool got, b;
+
+	{
+	do
+	:: calls < CALLS ->
+		calls++;
+		do
+		:: look();
+			if
+			:: got -> break
+			:: else
+			fi;
+			announce();
+#ifndef NO_SECOND_LOOK
+			look();
+#endif
+			if
+#ifdef COUNTER
+			:: got -> atomic { counter-- }; break
+#else
+			:: got -> break
+#endif
+			/* It has waited long enough. */
+			:: !got && calls == 1 && me == 0 -> goto next
+			:: !got
+			fi;
+			sleep()
+#ifdef COUNTER
+			;
+			atomic { counter-- }
+#endif
+		od;
+#if defined(SIGNAL_FIRST)
+		load();
+		signal();
+		give_back();
+#elif defined(LOOK_FIRST)
+		load();
+		give_back();
+		signal();
+#else
+		give_back();
+		load();
+		signal();
+#endif
+next:
+		atomic { i = 0; g = 0; b = false; got = false }
+	:: else -> break
+	od;
+	gone[me] = true
+	} unless {
+		atomic { (dead[me] || stopped[me]) -> calls = 0; i = 0; g = 0; k = 0; got = false; b = false }
+	}
+}
+
+/* A reaper, and whoever raises a limit. */
+inline move_and_wake()
+{
+#ifdef REAP_WITHOUT_WORD
+	wake_all()
+#else
+	load();
+	if
+	:: g == 0 && !b
+	:: else ->
+		do
+		:: atomic {
+			if
+			:: generation == g && waiters == b -> generation = NEXT(g); break
+			:: else -> g = generation; b = waiters
+			fi }
+		od;
+#ifdef REAP_IF_BIT
+		if
+		:: b -> wake_all()
+		:: else
+		fi
+#else
+		wake_all()
+#endif
+	fi
+#endif
+}
+
+proctype Reaper(byte me)
+{
+	byte w, i, g, k;
+	bool b, freed;
+
+	{
+	do
+	:: atomic {
+		if
+		:: dead[0] && !reaped[0] -> w = 0
+		:: dead[1] && !reaped[1] -> w = 1
+#if WORKERS > 2
+		:: dead[2] && !reaped[2] -> w = 2
+#endif
+		fi };
+#ifdef SLOT_FIRST
+		atomic { reaped[w] = true };
+#endif
+		do
+		:: atomic { i < CELLS ->
+			if
+			:: cell[i] == w + 1 -> cell[i] = 0; freed = true
+			:: else
+			fi;
+			i++ }
+		:: else -> break
+		od;
+#ifdef REAP_IF_FREED
+		if
+		:: freed -> move_and_wake()
+		:: else
+		fi;
+#else
+		move_and_wake();
+#endif
+		atomic { reaped[w] = true; w = 0; i = 0; g = 0; b = false; freed = false }
+	od
+	} unless {
+		atomic { reaper_dead[me] -> w = 0; i = 0; g = 0; k = 0; b = false; freed = false }
+	}
+}
+
+#ifdef RAISE
+active proctype Daemon()
+{
+	byte g, k;
+	bool b;
+
+	atomic { limit = CELLS };
+#ifndef RAISE_SILENTLY
+	move_and_wake();
+#endif
+	atomic { g = 0; b = false }
+}
+#endif
+
+/* When nothing moves any more. */
+active proctype Auditor()
+{
+	byte w;
+
+	timeout;
+	atomic {
+		w = 0;
+		do
+		:: w < WORKERS ->
+			assert(!asleep[w] || stopped[w] || !SOME_FREE);
+			assert(!asleep[w] || stopped[w] || cell[0] == 0 || cell[0] == FOREVER || !dead[cell[0] - 1]);
+			w++
+		:: else -> break
+		od;
+#ifdef COUNTER
+		assert(counter == asleep[0] + asleep[1] + asleep[WORKERS - 1]);
+#endif
+		w = 0
+	}
+}
+
+init
+{
+	byte n;
+
+	atomic {
+#ifdef RAISE
+		cell[0] = FOREVER;
+#endif
+		n = 0;
+		do
+		:: n < WORKERS -> run Worker(n); n++
+		:: else -> break
+		od;
+		n = 0;
+		do
+		:: n < REAPERS -> run Reaper(n); n++
+		:: else -> break
+		od
+	}
+}

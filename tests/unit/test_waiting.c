@@ -1,0 +1,869 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Waiting for a permit: who waits is woken when there is something to take, nobody is handed anything that he could lose, and the queue has
+ * room again for whatever reason somebody is no longer in it.
+ *
+ * Callers here do by hand what admission does. Whether somebody is asleep is seen in /proc; how long a sleep takes is only asked where a
+ * slice is the point.
+ */
+#include "waiting.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+
+#include "host.h"
+#include "named.h"
+#include "permit.h"
+#include "worker.h"
+
+#define LIMIT   8
+#define QUEUE   8
+#define LONG_MS 20000u
+#define NS      UINT64_C(1000000)
+
+static struct named n;
+
+static struct policy with_limit(unsigned limit)
+{
+	struct policy p;
+
+	policy_private(&p);
+	p.flags |= POLICY_BULKHEAD;
+	p.limit = limit;
+	p.max_wait_ms = 100;
+	p.max_waiting = QUEUE;
+	return p;
+}
+
+static void set_up(void)
+{
+	struct policy p = with_limit(LIMIT);
+
+	named_open(&n, &p);
+}
+
+static void tear_down(void)
+{
+	named_close(&n);
+}
+
+static uint64_t now_ns(void)
+{
+	return clock_read_ns(CLOCK_MONOTONIC);
+}
+
+/* ---- callers ---- */
+
+/* A worker, as far as waiting is concerned. Its map is its own, and so its token. */
+struct caller {
+	struct map map;
+	struct worker worker;
+	struct state *state;
+	uint32_t calls;
+};
+
+static void come(struct caller *c)
+{
+	struct resc_error err;
+
+	memset(c, 0, sizeof *c);
+	ck_assert_msg(map_open(&c->map, n.path, MAP_WORKER, &err) == 0, "%s", err.text);
+	ck_assert_int_eq(worker_register(&c->map, &c->worker), 0);
+	c->state = map_state(&c->map, n.index);
+}
+
+static void go(struct caller *c)
+{
+	worker_unregister(&c->map, &c->worker);
+	map_close(&c->map);
+}
+
+struct held {
+	uint64_t permit;
+	uint32_t cell;
+};
+
+static int take(struct caller *c, struct held *h)
+{
+	h->permit = permit_make(c->worker.life, ++c->calls);
+	return permit_acquire(&c->map, c->state, h->permit, c->worker.slot, &h->cell);
+}
+
+static void give(struct caller *c, const struct held *h)
+{
+	ck_assert(permit_release(&c->map, c->state, h->cell, h->permit));
+	waiting_signal(c->state);
+}
+
+static unsigned limit_now(void)
+{
+	return limit_target(fixture_load(&n.state->limit));
+}
+
+/* Asleep for a whole slice on a word that nobody has touched, beside a cell that stays free: nobody is going to wake us. */
+static bool was_forgotten(const struct caller *c, uint32_t value)
+{
+	for (int i = 0; i < 3000; i++) {
+		if ((uint32_t)fixture_load(&c->state->wait) != value || permit_occupied(&c->map, c->state) >= limit_now())
+			return false;
+		named_sleep_ms(1);
+	}
+	return true;
+}
+
+/* 0, RESC_E_FULL, RESC_E_QUEUE_FULL; -ETIME: a wake-up was lost. */
+static int take_or_wait(struct caller *c, struct held *h, uint32_t most, uint64_t ms)
+{
+	uint64_t end = now_ns() + ms * NS, now, slept = 0;
+	uint32_t place, value = 0;
+	int r = take(c, h);
+
+	if (r != RESC_E_FULL)
+		return r;
+	r = waiting_join(&c->map, c->state, h->permit, most, &place);
+	if (r != 0)
+		return r;
+	for (;;) {
+		if (slept >= WAITING_SLICE_NS && was_forgotten(c, value)) {
+			r = -ETIME;
+			break;
+		}
+		value = waiting_announce(c->state);
+		r = permit_acquire(&c->map, c->state, h->permit, c->worker.slot, &h->cell);
+		now = now_ns();
+		if (r != RESC_E_FULL || now >= end)
+			break;
+		waiting_sleep(c->state, value, end - now);
+		slept = now_ns() - now;
+	}
+	waiting_leave(&c->map, c->state, place, h->permit);
+	return r;
+}
+
+static void fill(struct caller *c, struct held *held)
+{
+	for (int i = 0; i < LIMIT; i++)
+		ck_assert_int_eq(take(c, &held[i]), 0);
+}
+
+/* ---- sleepers ---- */
+
+enum { WOKEN, NOT_ASLEEP, TOO_LATE };
+
+/* A process that says that it waits, and sleeps until it is woken; in one piece, so that no slice can pass for a wake-up. */
+static pid_t sleeper(void)
+{
+	pid_t pid = fork();
+
+	ck_assert_int_ge(pid, 0);
+	if (pid == 0) {
+		const struct timespec long_time = {.tv_sec = LONG_MS / 1000};
+		uint32_t value = waiting_announce(n.state);
+		if (syscall(SYS_futex, &n.state->wait, FUTEX_WAIT, value, &long_time, NULL, 0) == 0)
+			_exit(WOKEN);
+		_exit(errno == ETIMEDOUT ? TOO_LATE : NOT_ASLEEP);
+	}
+	return pid;
+}
+
+static char process_state(pid_t pid)
+{
+	char path[64], text[512] = "";
+
+	snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return '?';
+	if (read(fd, text, sizeof text - 1) < 0)
+		text[0] = '\0';
+	close(fd);
+	const char *p = strrchr(text, ')');
+	return p == NULL ? '?' : p[2];
+}
+
+/* It has announced itself and is in the kernel. */
+static void until_asleep(pid_t pid)
+{
+	while ((fixture_load(&n.state->wait) & WAITING_BIT) == 0 || process_state(pid) != 'S')
+		named_sleep_ms(1);
+}
+
+static pid_t fallen_asleep(void)
+{
+	pid_t pid = sleeper();
+
+	until_asleep(pid);
+	return pid;
+}
+
+static void expect_woken(pid_t pid)
+{
+	ck_assert_int_eq(fixture_wait(pid), WOKEN);
+}
+
+/* ---- the queue ---- */
+
+START_TEST(no_more_wait_than_may)
+{
+	uint32_t cells[QUEUE + 1];
+
+	for (uint32_t i = 0; i < QUEUE; i++) {
+		ck_assert_int_eq(waiting_join(&n.map, n.state, permit_make(1, i), QUEUE, &cells[i]), 0);
+		ck_assert_uint_eq(waiting_count(&n.map, n.state), i + 1);
+	}
+	ck_assert_int_eq(waiting_join(&n.map, n.state, permit_make(1, 99), QUEUE, &cells[QUEUE]), RESC_E_QUEUE_FULL);
+	waiting_leave(&n.map, n.state, cells[3], permit_make(1, 3));
+	ck_assert_int_eq(waiting_join(&n.map, n.state, permit_make(1, 99), QUEUE, &cells[QUEUE]), 0);
+	ck_assert_uint_eq(waiting_count(&n.map, n.state), QUEUE);
+	ck_assert_int_eq(waiting_join(&n.map, n.state, permit_make(1, 100), 0, &cells[0]), RESC_E_QUEUE_FULL);
+}
+END_TEST
+
+START_TEST(the_queue_ends_with_the_segments_cells)
+{
+	uint32_t cell, waiting = n.map.dims.waiting;
+
+	for (uint32_t i = 0; i < waiting; i++)
+		ck_assert_int_eq(waiting_join(&n.map, n.state, permit_make(1, i), UINT32_MAX, &cell), 0);
+	ck_assert_int_eq(waiting_join(&n.map, n.state, permit_make(2, 0), UINT32_MAX, &cell), RESC_E_QUEUE_FULL);
+	ck_assert_uint_eq(waiting_count(&n.map, n.state), waiting);
+	/* The cells end where the next array begins. */
+	ck_assert_ptr_eq(&map_waiting(&n.map, n.state)[waiting], map_calls(&n.map, n.state));
+	ck_assert_uint_eq(fixture_load(map_calls(&n.map, n.state)), 0);
+}
+END_TEST
+
+START_TEST(who_may_use_half_of_the_queue_is_refused_when_others_fill_it)
+{
+	uint32_t cells[QUEUE], cell;
+
+	/* Four with a right to all of it wait in the second half; the first half is empty again. */
+	for (uint32_t i = 0; i < QUEUE; i++)
+		ck_assert_int_eq(waiting_join(&n.map, n.state, permit_make(1, i), QUEUE, &cells[i]), 0);
+	for (uint32_t i = 0; i < QUEUE / 2; i++)
+		waiting_leave(&n.map, n.state, cells[i], permit_make(1, i));
+	ck_assert_int_eq(waiting_join(&n.map, n.state, permit_make(2, 0), QUEUE / 2, &cell), RESC_E_QUEUE_FULL);
+	waiting_leave(&n.map, n.state, cells[QUEUE - 1], permit_make(1, QUEUE - 1));
+	ck_assert_int_eq(waiting_join(&n.map, n.state, permit_make(2, 0), QUEUE / 2, &cell), 0);
+	ck_assert_int_eq(waiting_join(&n.map, n.state, permit_make(2, 1), QUEUE / 2, &cell), RESC_E_QUEUE_FULL);
+	ck_assert_int_eq(waiting_join(&n.map, n.state, permit_make(1, 9), QUEUE, &cell), 0);
+}
+END_TEST
+
+START_TEST(only_the_very_waiter_gives_its_place_back)
+{
+	uint32_t cell;
+
+	ck_assert_int_eq(waiting_join(&n.map, n.state, permit_make(7, 1), QUEUE, &cell), 0);
+	waiting_leave(&n.map, n.state, cell, permit_make(7, 2));
+	waiting_leave(&n.map, n.state, cell, permit_make(8, 1));
+	waiting_leave(&n.map, n.state, cell + 1, permit_make(7, 1));
+	waiting_leave(&n.map, n.state, n.map.dims.waiting, permit_make(7, 1));
+	waiting_leave(&n.map, n.state, UINT32_MAX, permit_make(7, 1));
+	ck_assert_uint_eq(waiting_count(&n.map, n.state), 1);
+	waiting_leave(&n.map, n.state, cell, permit_make(7, 1));
+	ck_assert_uint_eq(waiting_count(&n.map, n.state), 0);
+	waiting_leave(&n.map, n.state, cell, permit_make(7, 1));
+	ck_assert_uint_eq(waiting_count(&n.map, n.state), 0);
+}
+END_TEST
+
+START_TEST(a_view_that_is_gone_leaves_no_place_taken)
+{
+	resc *host = named_join(n.instance);
+	struct resc_status status;
+	uint32_t cells[2];
+
+	named_lookup(host, "payments");
+	resc_status(host, &status);
+	uint64_t mine = permit_make((uint32_t)status.worker, 1), other = permit_make((uint32_t)status.worker + 1, 1);
+	ck_assert_int_eq(waiting_join(&n.map, n.state, mine, QUEUE, &cells[0]), 0);
+	host_leave_waiting(host, status.generation + 1, n.index, cells[0], mine);
+	host_leave_waiting(host, status.generation, n.map.dims.resources, cells[0], mine);
+	host_leave_waiting(host, status.generation, n.index, cells[0], other);
+	ck_assert_uint_eq(waiting_count(&n.map, n.state), 1);
+	host_leave_waiting(host, status.generation, n.index, cells[0], mine);
+	ck_assert_uint_eq(waiting_count(&n.map, n.state), 0);
+	/* What is still there when the view ends goes with it, and nobody else's. */
+	ck_assert_int_eq(waiting_join(&n.map, n.state, mine, QUEUE, &cells[0]), 0);
+	ck_assert_int_eq(waiting_join(&n.map, n.state, other, QUEUE, &cells[1]), 0);
+	resc_close(host);
+	ck_assert_uint_eq(waiting_count(&n.map, n.state), 1);
+}
+END_TEST
+
+/* ---- the word ---- */
+
+START_TEST(where_nobody_has_waited_nobody_touches_the_word)
+{
+	struct caller c;
+	struct held h;
+
+	come(&c);
+	ck_assert_int_eq(take(&c, &h), 0);
+	give(&c, &h);
+	waiting_wake_all(n.state);
+	go(&c);
+	ck_assert_uint_eq(fixture_load(&n.state->wait), 0);
+}
+END_TEST
+
+START_TEST(a_wake_up_is_a_new_generation_without_the_bit)
+{
+	uint32_t first = waiting_announce(n.state);
+
+	ck_assert_uint_eq(fixture_load(&n.state->wait), first);
+	ck_assert_uint_eq(first & 1, 1);
+	ck_assert_uint_eq(waiting_announce(n.state), first); /* the second waiter of a generation */
+	waiting_signal(n.state);
+	uint64_t after = fixture_load(&n.state->wait);
+	ck_assert_uint_eq(after & 1, 0);
+	ck_assert_uint_ne(after >> 1, first >> 1);
+	waiting_signal(n.state); /* nobody waits: a load */
+	ck_assert_uint_eq(fixture_load(&n.state->wait), after);
+	uint32_t second = waiting_announce(n.state);
+	ck_assert_uint_ne(second, first);
+	waiting_wake_all(n.state); /* the bit is the waiters' */
+	ck_assert_uint_eq(fixture_load(&n.state->wait) & 1, 1);
+	ck_assert_uint_ne(fixture_load(&n.state->wait), second);
+}
+END_TEST
+
+START_TEST(the_generation_wraps_inside_its_half_and_leaves_0_out)
+{
+	fixture_store(&n.state->wait, UINT32_MAX);
+	waiting_signal(n.state);
+	ck_assert_uint_eq(fixture_load(&n.state->wait), 2);
+	fixture_store(&n.state->wait, UINT32_MAX - 1);
+	waiting_wake_all(n.state);
+	ck_assert_uint_eq(fixture_load(&n.state->wait), 2);
+	fixture_store(&n.state->wait, UINT32_MAX);
+	waiting_wake_all(n.state);
+	ck_assert_uint_eq(fixture_load(&n.state->wait), 3);
+	/* Damage in the other half is no generation. */
+	fixture_store(&n.state->wait, UINT64_MAX);
+	waiting_signal(n.state);
+	ck_assert_uint_eq(fixture_load(&n.state->wait), 2);
+}
+END_TEST
+
+START_TEST(a_value_that_has_moved_is_not_slept_on)
+{
+	uint32_t value = waiting_announce(n.state);
+
+	waiting_signal(n.state);
+	uint64_t began = now_ns();
+	for (int i = 0; i < 100; i++)
+		waiting_sleep(n.state, value, 60 * 1000 * NS);
+	ck_assert_uint_lt(now_ns() - began, 20 * WAITING_SLICE_NS); /* 100 slices would be 5 s */
+}
+END_TEST
+
+START_TEST(a_sleep_is_a_slice_at_most_and_not_longer_than_was_asked)
+{
+	uint32_t value = waiting_announce(n.state);
+	uint64_t began = now_ns();
+
+	waiting_sleep(n.state, value, UINT64_MAX);
+	uint64_t took = now_ns() - began;
+	ck_assert_uint_ge(took, WAITING_SLICE_NS);
+	ck_assert_uint_lt(took, 40 * WAITING_SLICE_NS);
+	began = now_ns();
+	waiting_sleep(n.state, value, 0);
+	waiting_sleep(n.state, value, 1);
+	ck_assert_uint_lt(now_ns() - began, WAITING_SLICE_NS);
+}
+END_TEST
+
+START_TEST(memory_that_is_gone_ends_the_sleep)
+{
+	struct state *gone = mmap(NULL, 1 << 16, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	ck_assert_ptr_ne(gone, MAP_FAILED);
+	munmap(gone, 1 << 16);
+	waiting_sleep(gone, 1, 10 * 1000 * NS);
+}
+END_TEST
+
+/* ---- who wakes ---- */
+
+START_TEST(who_gives_back_wakes_all_who_wait)
+{
+	struct caller c;
+	struct held held[LIMIT];
+	pid_t pids[4];
+
+	come(&c);
+	fill(&c, held);
+	for (int i = 0; i < 4; i++)
+		pids[i] = sleeper();
+	for (int i = 0; i < 4; i++)
+		until_asleep(pids[i]);
+	give(&c, &held[0]);
+	for (int i = 0; i < 4; i++)
+		expect_woken(pids[i]);
+	go(&c);
+}
+END_TEST
+
+START_TEST(a_raised_limit_wakes)
+{
+	struct caller c;
+	struct held held[LIMIT], more;
+	struct policy p = with_limit(LIMIT + 1);
+
+	come(&c);
+	fill(&c, held);
+	pid_t pid = fallen_asleep();
+	named_reload(&n, &p);
+	expect_woken(pid);
+	ck_assert_int_eq(take(&c, &more), 0);
+	go(&c);
+}
+END_TEST
+
+START_TEST(a_segment_that_is_superseded_wakes)
+{
+	pid_t pid = fallen_asleep();
+
+	permit_close(n.state);
+	expect_woken(pid);
+	uint64_t word_after = fixture_load(&n.state->wait);
+	permit_close(n.state); /* movers close again and again */
+	ck_assert_uint_eq(fixture_load(&n.state->wait), word_after);
+}
+END_TEST
+
+START_TEST(a_worker_that_leaves_wakes)
+{
+	struct caller c;
+	struct held held[LIMIT];
+
+	come(&c);
+	fill(&c, held);
+	pid_t pid = fallen_asleep();
+	go(&c);
+	expect_woken(pid);
+}
+END_TEST
+
+START_TEST(who_takes_a_cell_beyond_a_lowered_limit_and_gives_it_back_wakes)
+{
+	struct policy p = with_limit(LIMIT / 2);
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		struct caller slow;
+		struct held h;
+		come(&slow);
+		failpoint_set("permit.taken@1=stop");
+		h.permit = permit_make(slow.worker.life, 1);
+		_exit(permit_acquire(&slow.map, slow.state, h.permit, LIMIT - 1, &h.cell) == 0 ? 0 : 1);
+	}
+	struct puppet slow = {pid, -1, -1};
+	puppet_wait_stopped(&slow);
+	named_reload(&n, &p);
+	/* With that cell taken, one fewer may come in. */
+	struct caller c;
+	struct held h;
+	come(&c);
+	for (int i = 0; i < LIMIT / 2 - 1; i++)
+		ck_assert_int_eq(take(&c, &h), 0);
+	ck_assert_int_eq(take(&c, &h), RESC_E_FULL);
+	pid_t waiter = fallen_asleep();
+	kill(pid, SIGCONT);
+	expect_woken(waiter);
+	ck_assert_int_eq(fixture_wait(pid), 0);
+	go(&c);
+}
+END_TEST
+
+/* ---- deaths ---- */
+
+START_TEST(C1_the_death_of_a_holder_wakes_when_it_is_reaped)
+{
+	pid_t holder = fork();
+
+	if (holder == 0) {
+		struct caller c;
+		struct held held[LIMIT];
+		come(&c);
+		fill(&c, held);
+		pause();
+	}
+	while (permit_occupied(&n.map, n.state) < LIMIT)
+		named_sleep_ms(1);
+	pid_t waiter = fallen_asleep();
+	kill(holder, SIGKILL);
+	ck_assert_int_eq(fixture_wait(holder), -SIGKILL);
+	ck_assert_uint_eq(worker_sweep(&n.map, 0), 1);
+	expect_woken(waiter);
+	ck_assert_uint_eq(permit_occupied(&n.map, n.state), 0);
+}
+END_TEST
+
+START_TEST(C1_a_waiter_that_is_killed_at_any_step_leaves_nothing)
+{
+	static const char *const points[] = {"waiting.joined=kill", "waiting.announced=kill", "waiting.sleep=kill",
+	                                     "waiting.announced@2=kill"};
+	struct caller c;
+	struct held held[LIMIT], h;
+
+	come(&c);
+	fill(&c, held);
+	for (size_t i = 0; i < sizeof points / sizeof points[0]; i++) {
+		pid_t pid = fork();
+		if (pid == 0) {
+			struct caller mine;
+			come(&mine);
+			failpoint_set(points[i]);
+			take_or_wait(&mine, &h, QUEUE, LONG_MS);
+			_exit(0);
+		}
+		ck_assert_int_eq(fixture_wait(pid), -SIGKILL);
+		ck_assert_uint_eq(waiting_count(&n.map, n.state), 1);
+		ck_assert_uint_eq(worker_sweep(&n.map, c.worker.life), 1);
+		ck_assert_uint_eq(waiting_count(&n.map, n.state), 0);
+	}
+	/* What comes free later is for the living. */
+	for (int i = 0; i < LIMIT; i++)
+		give(&c, &held[i]);
+	for (int i = 0; i < LIMIT; i++)
+		ck_assert_int_eq(take(&c, &h), 0);
+	go(&c);
+}
+END_TEST
+
+START_TEST(C1_a_queue_of_the_dead_has_room_after_a_sweep)
+{
+	struct caller c;
+	uint32_t cell;
+
+	come(&c);
+	for (int i = 0; i < QUEUE; i++) {
+		pid_t pid = fork();
+		if (pid == 0) {
+			struct caller mine;
+			come(&mine);
+			_exit(waiting_join(&mine.map, mine.state, permit_make(mine.worker.life, 1), QUEUE, &cell));
+		}
+		ck_assert_int_eq(fixture_wait(pid), 0);
+	}
+	ck_assert_int_eq(waiting_join(&c.map, c.state, permit_make(c.worker.life, 1), QUEUE, &cell), RESC_E_QUEUE_FULL);
+	ck_assert(worker_sweep_maybe(&c.map, c.state, 100000, c.worker.life));
+	ck_assert_int_eq(waiting_join(&c.map, c.state, permit_make(c.worker.life, 1), QUEUE, &cell), 0);
+	ck_assert_uint_eq(waiting_count(&n.map, n.state), 1);
+	go(&c);
+}
+END_TEST
+
+START_TEST(a_releaser_that_dies_before_it_wakes_is_made_up_for_by_its_reaper)
+{
+	static const char *const points[] = {"signal.freed=kill", "signal.moved=kill"};
+
+	for (size_t i = 0; i < 2; i++) {
+		int gate[2];
+		char byte;
+		ck_assert_int_eq(pipe(gate), 0);
+		pid_t releaser = fork();
+		if (releaser == 0) {
+			struct caller c;
+			struct held held[LIMIT];
+			come(&c);
+			fill(&c, held);
+			failpoint_set(points[i]);
+			if (read(gate[0], &byte, 1) == 1)
+				give(&c, &held[0]);
+			_exit(0);
+		}
+		while (permit_occupied(&n.map, n.state) < LIMIT)
+			named_sleep_ms(1);
+		pid_t waiter = fallen_asleep();
+		ck_assert_int_eq(write(gate[1], "x", 1), 1);
+		ck_assert_int_eq(fixture_wait(releaser), -SIGKILL);
+		ck_assert_uint_eq(permit_occupied(&n.map, n.state), LIMIT - 1);
+		ck_assert_int_eq(process_state(waiter), 'S');
+		ck_assert_uint_eq(worker_sweep(&n.map, 0), 1);
+		expect_woken(waiter);
+		close(gate[0]);
+		close(gate[1]);
+	}
+}
+END_TEST
+
+START_TEST(a_reaper_that_dies_before_it_wakes_is_made_up_for_by_the_next)
+{
+	static const char *const points[] = {"reap.permit@1=kill", "reap.waiting=kill", "signal.moved=kill", "reap.cells=kill"};
+
+	for (size_t i = 0; i < sizeof points / sizeof points[0]; i++) {
+		pid_t holder = fork();
+		if (holder == 0) {
+			struct caller c;
+			struct held held[LIMIT];
+			come(&c);
+			fill(&c, held);
+			_exit(0);
+		}
+		ck_assert_int_eq(fixture_wait(holder), 0);
+		pid_t waiter = fallen_asleep();
+		pid_t reaper = fork();
+		if (reaper == 0) {
+			failpoint_set(points[i]);
+			worker_sweep(&n.map, 0);
+			_exit(0);
+		}
+		ck_assert_int_eq(fixture_wait(reaper), -SIGKILL);
+		ck_assert_uint_eq(worker_sweep(&n.map, 0), 1);
+		expect_woken(waiter);
+		ck_assert_uint_eq(permit_occupied(&n.map, n.state), 0);
+	}
+}
+END_TEST
+
+START_TEST(a_releaser_that_is_stopped_before_it_wakes_costs_a_slice)
+{
+	int gate[2];
+	char byte;
+	struct caller c;
+	struct held h;
+
+	ck_assert_int_eq(pipe(gate), 0);
+	pid_t pid = fork();
+	if (pid == 0) {
+		struct caller holder;
+		struct held held[LIMIT];
+		come(&holder);
+		fill(&holder, held);
+		failpoint_set("signal.freed=stop");
+		if (read(gate[0], &byte, 1) == 1)
+			give(&holder, &held[0]);
+		pause();
+	}
+	while (permit_occupied(&n.map, n.state) < LIMIT)
+		named_sleep_ms(1);
+	pid_t waiter = fork();
+	if (waiter == 0) {
+		come(&c);
+		uint64_t began = now_ns();
+		uint32_t place;
+		int r = waiting_join(&c.map, c.state, permit_make(c.worker.life, 1), QUEUE, &place);
+		while (r == 0 && take(&c, &h) != 0 && now_ns() - began < LONG_MS * NS)
+			waiting_sleep(c.state, waiting_announce(c.state), LONG_MS * NS);
+		_exit(r == 0 && now_ns() - began < LONG_MS / 2 * NS ? 0 : 1);
+	}
+	until_asleep(waiter);
+	ck_assert_int_eq(write(gate[1], "x", 1), 1);
+	ck_assert_int_eq(fixture_wait(waiter), 0);
+	struct puppet stopped = {pid, gate[0], gate[1]};
+	puppet_wait_stopped(&stopped);
+	puppet_kill(&stopped);
+}
+END_TEST
+
+/* ---- giving up ---- */
+
+START_TEST(C3_waiters_that_time_out_get_nothing_and_take_nothing_along)
+{
+	struct caller c;
+	struct held held[LIMIT], again[LIMIT + 1];
+	pid_t pids[QUEUE];
+
+	come(&c);
+	fill(&c, held);
+	for (int i = 0; i < QUEUE; i++) {
+		pids[i] = fork();
+		if (pids[i] != 0)
+			continue;
+		struct caller mine;
+		struct held h;
+		come(&mine);
+		int r = take_or_wait(&mine, &h, QUEUE, 50);
+		go(&mine);
+		_exit(r);
+	}
+	for (int i = 0; i < QUEUE; i++)
+		ck_assert_int_eq(fixture_wait(pids[i]), RESC_E_FULL);
+	ck_assert_uint_eq(waiting_count(&n.map, n.state), 0);
+	for (int i = 0; i < LIMIT; i++)
+		give(&c, &held[i]);
+	for (int i = 0; i < LIMIT; i++)
+		ck_assert_int_eq(take(&c, &again[i]), 0);
+	ck_assert_int_eq(take(&c, &again[LIMIT]), RESC_E_FULL);
+	go(&c);
+}
+END_TEST
+
+/* ---- many at once ---- */
+
+#define STRESS_LIMIT 2
+
+struct stress {
+	_Atomic unsigned inside;
+	_Atomic unsigned most;
+	_Atomic unsigned done;
+	_Atomic unsigned lost;
+	_Atomic unsigned refused;
+};
+
+static struct stress *stress; /* shared with children */
+
+static void with_stress(void)
+{
+	struct policy p = with_limit(STRESS_LIMIT);
+
+	named_reload(&n, &p);
+	stress = mmap(NULL, sizeof *stress, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	ck_assert_ptr_ne(stress, MAP_FAILED);
+}
+
+static void note_inside(void)
+{
+	unsigned now = atomic_fetch_add(&stress->inside, 1) + 1, seen = atomic_load(&stress->most);
+
+	while (now > seen && !atomic_compare_exchange_weak(&stress->most, &seen, now))
+		continue;
+}
+
+/* A generator of its own, so that a seed says what a caller does. */
+static unsigned dice(unsigned *seed, unsigned below)
+{
+	*seed = *seed * 1664525u + 1013904223u;
+	return (*seed >> 8) % below;
+}
+
+static void in_and_out(struct caller *c, unsigned *seed)
+{
+	struct held h;
+	int r = take_or_wait(c, &h, QUEUE, LONG_MS);
+
+	if (r != 0) {
+		atomic_fetch_add(r == -ETIME ? &stress->lost : &stress->refused, 1);
+		return;
+	}
+	note_inside();
+	for (unsigned i = dice(seed, 400); i > 0; i--)
+		atomic_signal_fence(memory_order_seq_cst);
+	sched_yield();
+	atomic_fetch_sub(&stress->inside, 1);
+	give(c, &h);
+	atomic_fetch_add(&stress->done, 1);
+}
+
+#define STRESS_THREADS 4
+#define STRESS_ROUNDS  1500u
+
+static void *stress_thread(void *arg)
+{
+	unsigned seed = *(unsigned *)arg;
+	/* The fixture's own map, so that a sanitizer sees that all of them use the same memory. */
+	struct caller c = {.map = n.map, .worker = {.life = seed + 1, .slot = seed}, .state = n.state};
+
+	for (unsigned i = 0; i < STRESS_ROUNDS; i++)
+		in_and_out(&c, &seed);
+	return NULL;
+}
+
+START_TEST(no_wake_up_is_lost_among_threads)
+{
+	pthread_t threads[STRESS_THREADS];
+	unsigned seeds[STRESS_THREADS];
+
+	with_stress();
+	for (unsigned i = 0; i < STRESS_THREADS; i++) {
+		seeds[i] = i;
+		ck_assert_int_eq(pthread_create(&threads[i], NULL, stress_thread, &seeds[i]), 0);
+	}
+	for (unsigned i = 0; i < STRESS_THREADS; i++)
+		pthread_join(threads[i], NULL);
+	ck_assert_uint_eq(atomic_load(&stress->lost), 0);
+	ck_assert_uint_eq(atomic_load(&stress->refused), 0);
+	ck_assert_uint_eq(atomic_load(&stress->done), STRESS_THREADS * STRESS_ROUNDS);
+	ck_assert_uint_le(atomic_load(&stress->most), STRESS_LIMIT);
+	ck_assert_uint_eq(permit_occupied(&n.map, n.state), 0);
+	ck_assert_uint_eq(waiting_count(&n.map, n.state), 0);
+	ck_assert_uint_gt(fixture_load(&n.state->wait) / 2, STRESS_ROUNDS / 10); /* they did wait */
+}
+END_TEST
+
+static pid_t stress_child(unsigned seed)
+{
+	pid_t pid = fork();
+
+	ck_assert_int_ge(pid, 0);
+	if (pid == 0) {
+		struct caller c;
+		come(&c);
+		for (;;)
+			in_and_out(&c, &seed);
+	}
+	return pid;
+}
+
+START_TEST(C1_killed_anywhere_holders_and_waiters_leave_the_others_working)
+{
+	pid_t pids[6];
+	unsigned seed = 20;
+
+	with_stress();
+	for (unsigned i = 0; i < 6; i++)
+		pids[i] = stress_child(i);
+	for (unsigned i = 0; i < 60; i++) {
+		unsigned victim = dice(&seed, 6), before = atomic_load(&stress->done);
+		const struct timespec pause_for = {.tv_nsec = dice(&seed, 3000) * 1000L};
+		nanosleep(&pause_for, NULL);
+		kill(pids[victim], SIGKILL);
+		ck_assert_int_eq(fixture_wait(pids[victim]), -SIGKILL);
+		worker_sweep(&n.map, 0);
+		pids[victim] = stress_child(i + 6);
+		while (atomic_load(&stress->done) == before)
+			named_sleep_ms(1);
+	}
+	for (unsigned i = 0; i < 6; i++) {
+		kill(pids[i], SIGKILL);
+		ck_assert_int_eq(fixture_wait(pids[i]), -SIGKILL);
+	}
+	worker_sweep(&n.map, 0);
+	ck_assert_uint_eq(atomic_load(&stress->lost), 0);
+	ck_assert_uint_eq(atomic_load(&stress->refused), 0);
+	ck_assert_uint_eq(permit_occupied(&n.map, n.state), 0);
+	ck_assert_uint_eq(waiting_count(&n.map, n.state), 0);
+}
+END_TEST
+
+int main(void)
+{
+	const TTest *const tests[] = {
+	        no_more_wait_than_may,
+	        the_queue_ends_with_the_segments_cells,
+	        who_may_use_half_of_the_queue_is_refused_when_others_fill_it,
+	        only_the_very_waiter_gives_its_place_back,
+	        a_view_that_is_gone_leaves_no_place_taken,
+	        where_nobody_has_waited_nobody_touches_the_word,
+	        a_wake_up_is_a_new_generation_without_the_bit,
+	        the_generation_wraps_inside_its_half_and_leaves_0_out,
+	        a_value_that_has_moved_is_not_slept_on,
+	        a_sleep_is_a_slice_at_most_and_not_longer_than_was_asked,
+	        memory_that_is_gone_ends_the_sleep,
+	        who_gives_back_wakes_all_who_wait,
+	        a_raised_limit_wakes,
+	        a_segment_that_is_superseded_wakes,
+	        a_worker_that_leaves_wakes,
+	        who_takes_a_cell_beyond_a_lowered_limit_and_gives_it_back_wakes,
+	        C1_the_death_of_a_holder_wakes_when_it_is_reaped,
+	        C1_a_waiter_that_is_killed_at_any_step_leaves_nothing,
+	        C1_a_queue_of_the_dead_has_room_after_a_sweep,
+	        a_releaser_that_dies_before_it_wakes_is_made_up_for_by_its_reaper,
+	        a_reaper_that_dies_before_it_wakes_is_made_up_for_by_the_next,
+	        a_releaser_that_is_stopped_before_it_wakes_costs_a_slice,
+	        C3_waiters_that_time_out_get_nothing_and_take_nothing_along,
+	        no_wake_up_is_lost_among_threads,
+	        C1_killed_anywhere_holders_and_waiters_leave_the_others_working,
+	};
+
+	return NAMED_RUN("waiting", tests, set_up, tear_down);
+}

@@ -427,20 +427,31 @@ static enum key_id mode_key(enum block block)
 	return id;
 }
 
+/* Whose mode a block has where it has none itself. */
+static enum block outer_block(enum block block)
+{
+	if (block == BLOCK_RESOURCE)
+		return BLOCK_FILE;
+	return block == BLOCK_BUDGET ? BLOCK_RETRY : BLOCK_RESOURCE;
+}
+
 enum block_mode draft_mode(const struct draft *draft, enum block block)
 {
-	if (draft_is_given(draft, mode_key(block)))
-		return draft->mode[block];
-	if (block == BLOCK_RESOURCE)
-		return MODE_ENFORCE;
-	return draft_mode(draft, block == BLOCK_BUDGET ? BLOCK_RETRY : BLOCK_RESOURCE);
+	for (; block != BLOCK_FILE; block = outer_block(block)) {
+		if (draft_is_given(draft, mode_key(block)))
+			return draft->mode[block];
+	}
+	return MODE_ENFORCE;
+}
+
+static bool is_on(const struct draft *draft, enum block block)
+{
+	return draft->on[block] && draft_mode(draft, block) != MODE_OFF;
 }
 
 bool draft_is_on(const struct draft *draft, enum block block)
 {
-	if (!draft->on[block] || draft_mode(draft, block) == MODE_OFF)
-		return false;
-	return block != BLOCK_BUDGET || draft_is_on(draft, BLOCK_RETRY);
+	return is_on(draft, block) && (block != BLOCK_BUDGET || is_on(draft, BLOCK_RETRY));
 }
 
 /* The rules that open a breaker are those that are given; a breaker without any has the failure rate of the defaults. */

@@ -17,7 +17,7 @@ CORPUS = ROOT / "tests" / "config"
 SCHEMA = json.loads((ROOT / "docs" / "config.schema.json").read_text())
 
 # What the program refuses and a schema of this kind does not see.
-BEYOND_A_SCHEMA = {"contradictions", "group_unknown", "metrics_address", "metrics_port"}
+BEYOND_A_SCHEMA = {"contradictions", "contradictions_more", "group_unknown", "metrics_address", "metrics_port"}
 RESOURCE = "resources.NAME."
 
 

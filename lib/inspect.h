@@ -69,7 +69,11 @@ struct inspect_resource {
 	uint32_t trial_ok;
 	uint32_t trial_failed;
 
-	bool limited;       /* there is a bulkhead; in shadow mode it only counts */
+	bool limited; /* there is a bulkhead; in shadow mode it only counts */
+	bool budgeted;
+	bool rated;
+	bool throttled;
+
 	uint32_t in_flight; /* permits in use, bulkhead or not */
 	uint32_t retries;   /* of in_flight: those that entered as a retry */
 	uint32_t waiting;   /* calls that wait for a permit */
@@ -77,17 +81,13 @@ struct inspect_resource {
 	uint32_t effective; /* below the target while holders of a larger one, or of a superseded segment, are still inside */
 	uint32_t debt;
 
-	bool budgeted;
-	double tokens; /* 0..capacity, the floor's share of this moment included */
-	double capacity;
-
-	bool rated;
-	double rate_tokens; /* calls that would be admitted at once, of cost 1; 0..policy.rate_burst */
-
-	bool throttled;
+	uint32_t throttle_ppm;      /* the share of calls that is refused now; at most 1000000 */
 	uint64_t throttle_requests; /* in its window */
 	uint64_t throttle_accepts;  /* at most the requests */
-	uint32_t throttle_ppm;      /* the share that is refused now; at most 1000000 */
+
+	double tokens; /* of the retry budget: 0..capacity, the floor's share of this moment included */
+	double capacity;
+	double rate_tokens; /* calls of cost 1 that would be admitted at once; 0..policy.rate_burst */
 
 	struct resc_counters counters; /* enters == admitted + refusals, always */
 	struct inspect_latency latency;

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "format.h"
+#include "line.h"
 #include "resctl.h"
 #include "snapshot_json.h"
 #include "why.h"
@@ -15,44 +16,50 @@
 static const char doc[] = "Every resource of the instance in one line."
                           "\v"
                           "  STATE      closed; open; \"open, probe due\": the cooldown is over, the next\n"
-                          "             call is a probe; half-open; or the override: forced open, forced\n"
-                          "             closed, disabled\n"
+                          "             call is a probe; half-open; \"(shadow)\" behind these: the breaker\n"
+                          "             counts, and refuses nothing; no breaker; or the override: forced\n"
+                          "             open, forced closed, disabled\n"
                           "  SINCE      how long it has been so\n"
                           "  IN FLIGHT  calls inside now / the bulkhead's limit\n"
                           "  WINDOW     failed / counted calls in the breaker's window\n"
                           "  REFUSED    calls refused since the segment was made, by any guard\n"
                           "  RETRY      tokens in the retry budget\n"
                           "  P99        of the latency of admitted calls since the segment was made\n"
-                          "  WHY        what decided it, and what comes next\n"
+                          "  WHY        what decided it, what comes next, what the other guards do now,\n"
+                          "             and which of them are in shadow mode\n"
                           "\n"
                           "On a terminal that is too narrow, columns are left out, and named below the\n"
                           "table. A pipe gets all of them. --json gives the document of resctl snapshot.\n"
                           "\n"
                           "Examples:\n"
                           "  resctl list\n"
-                          "  resctl list | grep -v closed\n"
+                          "  resctl list | grep -E 'open|forced|disabled'\n"
                           "  resctl --instance shop list";
 
 static const struct column columns[] = {
-        {"NAME", false, false, 0},     {"STATE", false, false, 0}, {"SINCE", true, false, 2},
-        {"IN FLIGHT", true, false, 0}, {"WINDOW", true, false, 0}, {"REFUSED", true, false, 3},
-        {"RETRY", true, false, 4},     {"P99", true, false, 5},    {"WHY", false, true, 0},
+        {"NAME", false, false, 0},     {"STATE", false, false, 0}, {"SINCE", true, false, 1},
+        {"IN FLIGHT", true, false, 2}, {"WINDOW", true, false, 3}, {"REFUSED", true, false, 4},
+        {"RETRY", true, false, 5},     {"P99", true, false, 6},    {"WHY", false, true, 0},
 };
 
 struct tally {
-	unsigned closed, open, half_open, forced;
+	unsigned all, open, half_open, forced, shadow, made;
 };
 
 static void count_state(struct tally *tally, const struct inspect_resource *r)
 {
+	enum part_mode mode = part_mode_of(&r->policy, PART_BREAKER);
+
+	tally->all++;
+	tally->made += (r->policy.flags & POLICY_MADE) != 0;
 	if (r->override.mode != OVERRIDE_NONE)
 		tally->forced++;
-	else if (r->breaker == TAG_OPEN)
+	else if (mode == PART_SHADOW)
+		tally->shadow += r->breaker != TAG_CLOSED;
+	else if (mode == PART_ENFORCE && r->breaker == TAG_OPEN)
 		tally->open++;
-	else if (r->breaker == TAG_HALF_OPEN)
+	else if (mode == PART_ENFORCE && r->breaker == TAG_HALF_OPEN)
 		tally->half_open++;
-	else
-		tally->closed++;
 }
 
 static void add_load(struct table *table, const struct inspect_resource *r)
@@ -75,7 +82,10 @@ static void add_row(struct table *table, const struct inspect_resource *r, const
 
 	table_add(table, STYLE_STRONG, "%s", r->name);
 	table_add(table, state_style(r), "%s", state_words(r));
-	table_add(table, STYLE_PLAIN, "%s", duration_text(r->now_ms - since).s);
+	if (part_mode_of(&r->policy, PART_BREAKER) == PART_OFF && r->override.mode == OVERRIDE_NONE)
+		table_add(table, STYLE_FAINT, "-");
+	else
+		table_add(table, STYLE_PLAIN, "%s", duration_text(r->now_ms - since).s);
 	add_load(table, r);
 	if (r->budgeted)
 		table_add(table, r->tokens < 1 ? STYLE_DOUBT : STYLE_PLAIN, "%s", number_text(r->tokens, 1).s);
@@ -107,16 +117,18 @@ static void add_rows(const struct resctl *ctl, struct table *table, struct tally
 
 static void print_tally(const struct tally *t, const struct inspect_daemon *d, const char *instance)
 {
-	unsigned all = t->closed + t->open + t->half_open + t->forced;
-
-	printf("%u resource%s in instance \"%s\"", all, all == 1 ? "" : "s", instance);
+	printf("%u resource%s in instance \"%s\"", t->all, plural(t->all), instance);
+	if (t->made > 0)
+		printf(", %u made from patterns", t->made);
 	if (t->open > 0)
 		printf(", %u open", t->open);
 	if (t->half_open > 0)
 		printf(", %u half-open", t->half_open);
 	if (t->forced > 0)
 		printf(", %u forced", t->forced);
-	printf("; %u worker%s attached\n", d->workers, d->workers == 1 ? "" : "s");
+	if (t->shadow > 0)
+		printf(", %u would be open (shadow)", t->shadow);
+	printf("; %u worker%s attached\n", d->workers, plural(d->workers));
 }
 
 static void print_faint(const struct screen *screen, const char *text)
@@ -136,6 +148,22 @@ static void print_daemon(const struct screen *screen, const struct inspect_daemo
 	screen_clean(screen, problems);
 	printf("%sthe last reload failed %s ago, the policies before it go on: %s%s\n", style_on(screen, STYLE_BAD),
 	       duration_text(d->now_ms - d->reload_ms).s, problems, style_off(screen, STYLE_BAD));
+}
+
+/* Tables that are (nearly) full: what is refused then is not in any row above. */
+static void print_room(const struct resctl *ctl, const struct inspect_daemon *d)
+{
+	struct once_usage once;
+
+	inspect_once(&ctl->map, &once);
+	uint32_t taken = once.working + once.done + once.unknown - once.expired;
+	if (taken > once.size / 10 * 9)
+		printf("%sidempotency keys: %u of %u places are taken; raise once_keys, or lower ttl%s\n",
+		       style_on(&ctl->screen, STYLE_DOUBT), taken, once.size, style_off(&ctl->screen, STYLE_DOUBT));
+	if (d->lookups_refused > 0)
+		printf("%sno room for new names of a pattern: %s lookup%s refused so far; raise made%s\n",
+		       style_on(&ctl->screen, STYLE_DOUBT), count_text(d->lookups_refused).s, plural(d->lookups_refused),
+		       style_off(&ctl->screen, STYLE_DOUBT));
 }
 
 static int print_list(const struct resctl *ctl)
@@ -158,6 +186,7 @@ static int print_list(const struct resctl *ctl)
 	putchar('\n');
 	print_tally(&tally, &daemon, ctl->map.instance);
 	print_daemon(&ctl->screen, &daemon);
+	print_room(ctl, &daemon);
 	if (table_omitted(table)[0] != '\0') {
 		char note[240];
 		snprintf(note, sizeof(note), "not shown in %u columns: %s (all: resctl list | less -S)", ctl->screen.width,

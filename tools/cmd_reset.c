@@ -4,14 +4,15 @@
 #include "override.h"
 #include "why.h"
 
-static const char doc[] = "Closes the breaker of a resource, with a fresh window, no failures in a row and a full retry budget."
-                          "\v"
-                          "Counters stay, calls in flight stay, an override stays (see resctl release). If the dependency still fails, the "
-                          "breaker opens again "
-                          "by its policy.\n"
-                          "\n"
-                          "Examples:\n"
-                          "  resctl reset payments --why \"certificate renewed\"";
+static const char doc[] =
+        "Closes the breaker of a resource, with a fresh window, no failures in a row, a full retry budget and a full rate limit."
+        "\v"
+        "Counters stay, calls in flight stay, an override stays (see resctl release). If the dependency still fails, the "
+        "breaker opens again "
+        "by its policy.\n"
+        "\n"
+        "Examples:\n"
+        "  resctl reset payments --why \"certificate renewed\"";
 
 static int act(const struct map *map, uint32_t index, const struct operation *operation)
 {
@@ -31,7 +32,7 @@ int cmd_reset(struct resctl *ctl, int argc, char **argv)
 	if (r != 0)
 		return r;
 	bool forced = inspect_resource(&ctl->map, index, &resource) == 0 && resource.override.mode != OVERRIDE_NONE;
-	snprintf(done, sizeof(done), "%s is reset: closed, with a fresh window and a full retry budget%s%s", operation.name,
-	         forced ? "; it stays " : "", forced ? override_words(resource.override.mode) : "");
+	snprintf(done, sizeof(done), "%s is reset: closed, with a fresh window, a full retry budget and a full rate limit%s%s",
+	         operation.name, forced ? "; it stays " : "", forced ? override_words(resource.override.mode) : "");
 	return operation_report(ctl, index, done);
 }

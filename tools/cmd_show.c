@@ -4,11 +4,12 @@
  * in the units of the configuration, so that it can be compared with the file.
  */
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "format.h"
+#include "line.h"
+#include "policy_text.h"
 #include "resctl.h"
 #include "roster.h"
 #include "snapshot_json.h"
@@ -27,44 +28,31 @@ static const char doc[] =
         "  resctl show payments ledger\n"
         "  resctl show --json payments | jq '.[0].counters'";
 
-/* ---- text that is put together ---- */
-
-struct line {
-	char s[1024];
-	size_t used;
-};
-
-__attribute__((format(printf, 2, 3))) static void say(struct line *line, const char *format, ...)
-{
-	va_list args;
-
-	if (line->used >= sizeof(line->s))
-		return;
-	va_start(args, format);
-	line->used += (size_t)vsnprintf(line->s + line->used, sizeof(line->s) - line->used, format, args);
-	va_end(args);
-}
-
-static const char *plural(uint64_t n)
-{
-	return n == 1 ? "" : "s";
-}
-
 /* ---- state ---- */
 
 static void print_state(const struct screen *screen, const struct inspect_resource *r, const struct history *history)
 {
 	struct line line = {.used = 0};
 
-	say(&line, "%s for %s", breaker_words(r->breaker), duration_text(r->now_ms - r->since_ms).s);
+	if (part_mode_of(&r->policy, PART_BREAKER) == PART_OFF) {
+		print_field(screen, "state", STYLE_PLAIN, "no breaker");
+		return;
+	}
+	say(&line, "%s for %s", breaker_state_words(r), duration_text(r->now_ms - r->since_ms).s);
 	if (r->reason != REASON_NONE)
 		say(&line, ", because %s", reason_words(r->reason, history_find(history, r)).s);
 	print_field(screen, "state", r->override.mode == OVERRIDE_NONE ? state_style(r) : STYLE_PLAIN, "%s", line.s);
+	if (part_mode_of(&r->policy, PART_BREAKER) == PART_SHADOW)
+		print_field(screen, "", STYLE_PLAIN, "in shadow mode it refuses nothing, and counts what it would have refused");
 	if (r->breaker == TAG_OPEN && r->probe_due)
 		print_field(screen, "", STYLE_PLAIN, "the cooldown is over: the next call is a probe");
 	else if (r->breaker == TAG_OPEN)
 		print_field(screen, "", STYLE_PLAIN, "the next probe is due in %s", duration_text(r->due_ms - r->now_ms).s);
-	if (r->breaker == TAG_HALF_OPEN)
+	if (r->breaker == TAG_HALF_OPEN && r->policy.trial_failure_rate_ppm != 0)
+		print_field(screen, "", STYLE_PLAIN,
+		            "%u of %" PRIu64 " probe%s out; %u ok, %u failed; the verdict falls with %" PRIu64 " results", r->probes_out,
+		            r->policy.probes, plural(r->policy.probes), r->trial_ok, r->trial_failed, r->policy.probes);
+	else if (r->breaker == TAG_HALF_OPEN)
 		print_field(screen, "", STYLE_PLAIN, "%u of %" PRIu64 " probe%s out; %u ok, %u failed; %" PRIu64 " ok close%s it",
 		            r->probes_out, r->policy.probes, plural(r->policy.probes), r->trial_ok, r->trial_failed, r->policy.successes,
 		            r->policy.successes == 1 ? "s" : "");
@@ -95,19 +83,64 @@ static void print_override(const struct screen *screen, const struct map *map, c
 
 static void print_window(const struct screen *screen, const struct inspect_resource *r)
 {
+	struct window_text window = window_words(&r->policy);
 	struct line line = {.used = 0};
 
 	if ((r->policy.flags & POLICY_BREAKER) == 0)
 		return;
 	if (r->window_calls == 0)
-		say(&line, "no calls in the last %s", duration_setting(r->policy.window_ms).s);
+		say(&line, r->policy.window_calls != 0 ? "no calls counted yet, %s" : "no calls %s", window.s);
 	else
-		say(&line, "%s of %s calls failed (%s), %s slow, in the last %s", count_text(r->window_failures).s,
-		    count_text(r->window_calls).s, percent_text(r->window_failures, r->window_calls).s, count_text(r->window_slow).s,
-		    duration_setting(r->policy.window_ms).s);
+		say(&line, "%s of %s calls failed (%s), %s slow, %s", count_text(r->window_failures).s, count_text(r->window_calls).s,
+		    percent_text(r->window_failures, r->window_calls).s, count_text(r->window_slow).s, window.s);
 	if (r->consecutive > 0)
 		say(&line, "; %s failure%s in a row", count_text(r->consecutive).s, plural(r->consecutive));
 	print_field(screen, "window", STYLE_PLAIN, "%s", line.s);
+}
+
+/* ---- counters ---- */
+
+static bool has_prefix(const char *name, const char *prefix)
+{
+	return strncmp(name, prefix, strlen(prefix)) == 0;
+}
+
+static uint64_t prefix_sum(const struct resc_counters *c, const char *prefix)
+{
+	uint64_t sum = 0;
+
+	for (unsigned i = 0; i < COUNTERS_SHOWN; i++)
+		sum += has_prefix(counter_name(i), prefix) ? counter_value(c, i) : 0;
+	return sum;
+}
+
+/* "refused: open 12, forced open 3": the counters with that prefix that are not 0. Nothing when there is none. */
+static void say_prefix(struct line *line, const char *lead, const struct resc_counters *c, const char *prefix)
+{
+	const char *separator = lead;
+
+	for (unsigned i = 0; i < COUNTERS_SHOWN; i++) {
+		char name[64];
+
+		if (!has_prefix(counter_name(i), prefix) || counter_value(c, i) == 0)
+			continue;
+		snprintf(name, sizeof(name), "%s", counter_name(i) + strlen(prefix));
+		for (char *p = name; *p != '\0'; p++)
+			if (*p == '_')
+				*p = ' ';
+		say(line, "%s%s %s", separator, name, count_text(counter_value(c, i)).s);
+		separator = ", ";
+	}
+}
+
+static void print_prefix(const struct screen *screen, const char *label, const char *lead, const struct resc_counters *c,
+                         const char *prefix)
+{
+	struct line line = {.used = 0};
+
+	say_prefix(&line, lead, c, prefix);
+	if (line.used > 0)
+		print_field(screen, label, STYLE_PLAIN, "%s", line.s);
 }
 
 /* ---- permits, budget ---- */
@@ -135,8 +168,17 @@ static void print_permits(const struct screen *screen, const struct map *map, co
 	if (!r->limited)
 		print_field(screen, "in flight", STYLE_PLAIN, "%u call%s; no bulkhead limits them", in_use, plural(in_use));
 	else
-		print_field(screen, "in flight", in_use >= r->limit ? STYLE_DOUBT : STYLE_PLAIN, "%u of %u permits in use", in_use,
-		            r->limit);
+		print_field(screen, "in flight", in_use >= r->limit ? STYLE_DOUBT : STYLE_PLAIN, "%u of %u permits in use%s", in_use,
+		            r->limit,
+		            part_mode_of(&r->policy, PART_BULKHEAD) == PART_SHADOW ? "; in shadow mode, more are admitted too" : "");
+	if (r->waiting > 0)
+		print_field(screen, "", STYLE_DOUBT, "%u call%s wait%s for a permit", r->waiting, plural(r->waiting),
+		            r->waiting == 1 ? "s" : "");
+	if ((r->policy.flags & POLICY_RETRY_CAP) != 0)
+		print_field(screen, "", STYLE_PLAIN, "retries among them: %u; at most %s, or %s of the calls if that is more", r->retries,
+		            count_text(r->policy.retries_floor).s, share_text(r->policy.retries_share_ppm).s);
+	else if (r->retries > 0)
+		print_field(screen, "", STYLE_PLAIN, "retries among them: %u", r->retries);
 	if (r->limited && r->effective < r->limit)
 		print_field(screen, "", STYLE_DOUBT, "only %u can be had now: holders of earlier permits are still inside", r->effective);
 	print_holders(screen, roster);
@@ -145,97 +187,83 @@ static void print_permits(const struct screen *screen, const struct map *map, co
 static void print_retry(const struct screen *screen, const struct inspect_resource *r)
 {
 	const struct resc_counters *c = &r->counters;
-	uint64_t refused = c->retry_attempts + c->retry_budget + c->retry_deadline + c->retry_not_retryable + c->retry_upstream;
+	uint64_t refused = prefix_sum(c, "retry_");
+	struct line line = {.used = 0};
 
 	if (r->budgeted)
 		print_field(screen, "retries", r->tokens < 1 ? STYLE_DOUBT : STYLE_PLAIN, "%s of %s tokens in the budget",
 		            number_text(r->tokens, 2).s, number_text(r->capacity, 2).s);
 	if (c->retries + refused == 0)
 		return;
-	print_field(screen, r->budgeted ? "" : "retries", STYLE_PLAIN,
-	            "%s granted, %s refused: attempts used up %s, budget empty %s, deadline %s, not retryable %s, retried upstream %s",
-	            count_text(c->retries).s, count_text(refused).s, count_text(c->retry_attempts).s, count_text(c->retry_budget).s,
-	            count_text(c->retry_deadline).s, count_text(c->retry_not_retryable).s, count_text(c->retry_upstream).s);
+	say(&line, "%s granted, %s refused", count_text(c->retries).s, count_text(refused).s);
+	if (refused > 0)
+		say_prefix(&line, ": ", c, "retry_");
+	print_field(screen, r->budgeted ? "" : "retries", STYLE_PLAIN, "%s", line.s);
 }
 
-/* ---- counters ---- */
-
-/* "open 12, full 3": those that are not 0. */
-static void say_counts(struct line *line, const char *const names[], const uint64_t counts[], size_t n)
+static void print_rate(const struct screen *screen, const struct inspect_resource *r)
 {
-	bool first = true;
-
-	for (size_t i = 0; i < n; i++) {
-		if (counts[i] == 0)
-			continue;
-		say(line, "%s%s %s", first ? "" : ", ", names[i], count_text(counts[i]).s);
-		first = false;
-	}
-	if (first)
-		say(line, "none");
+	if (!r->rated)
+		return;
+	print_field(screen, "rate limit", r->rate_tokens < 1 ? STYLE_DOUBT : STYLE_PLAIN,
+	            "%s of %s calls could go at once; %s a second come back%s", number_text(r->rate_tokens, 1).s,
+	            count_text(r->policy.rate_burst).s, number_text((double)r->policy.rate_per_second / (double)TOKEN, 6).s,
+	            part_mode_of(&r->policy, PART_RATE) == PART_SHADOW ? "; in shadow mode, more are admitted too" : "");
 }
+
+static void print_throttle(const struct screen *screen, const struct inspect_resource *r)
+{
+	const char *does = part_mode_of(&r->policy, PART_THROTTLE) == PART_SHADOW ? "in shadow mode, would refuse" : "refuses";
+
+	if (!r->throttled)
+		return;
+	print_field(screen, "throttle", r->throttle_ppm > 0 ? STYLE_DOUBT : STYLE_PLAIN,
+	            "%s %s of the calls: %s of %s requests were accepted in the last %s", does,
+	            r->throttle_ppm > 0 ? share_text(r->throttle_ppm).s : "none", count_text(r->throttle_accepts).s,
+	            count_text(r->throttle_requests).s, duration_setting(r->policy.throttle_window_ms).s);
+}
+
+/* ---- so far ---- */
 
 static void print_calls(const struct screen *screen, const struct resc_counters *c)
 {
-	static const char *const refusals[] = {
-#define X(NAME, name, text) #name,
-	        RESC_REFUSALS(X)
-#undef X
-	};
-	const uint64_t refused[] = {
-#define X(NAME, name, text) c->refused_##name,
-	        RESC_REFUSALS(X)
-#undef X
-	};
-	static const char *const outcomes[] = {
-#define X(NAME, name, text) #name,
-	        RESC_OUTCOMES(X)
-#undef X
-	};
-	const uint64_t ended[] = {
-#define X(NAME, name, text) c->ended_##name,
-	        RESC_OUTCOMES(X)
-#undef X
-	};
 	struct line line = {.used = 0};
 
 	say(&line, "%s asked, %s admitted, %s refused", count_text(c->enters).s, count_text(c->admitted).s,
 	    count_text(c->enters - c->admitted).s);
+	if (c->waited > 0)
+		say_also(&line, "%s were admitted after waiting", count_text(c->waited).s);
 	print_field(screen, "calls", STYLE_PLAIN, "%s", line.s);
-	line = (struct line){.used = 0};
-	say(&line, "refused: ");
-	say_counts(&line, refusals, refused, sizeof(refused) / sizeof(refused[0]));
-	print_field(screen, "", STYLE_PLAIN, "%s", line.s);
-	line = (struct line){.used = 0};
-	say(&line, "ended: ");
-	say_counts(&line, outcomes, ended, sizeof(ended) / sizeof(ended[0]));
-	print_field(screen, "", STYLE_PLAIN, "%s", line.s);
+	print_prefix(screen, "", "refused: ", c, "refused_");
+	print_prefix(screen, "", "guards in shadow mode would have refused: ", c, "would_");
+	print_prefix(screen, "", "ended: ", c, "ended_");
 }
 
 static void print_moves(const struct screen *screen, const struct resc_counters *c)
 {
-	static const char *const names[] = {"opened",           "half-opened",       "closed",
-	                                    "probes",           "slow calls",        "stale results",
-	                                    "probes reclaimed", "permits reclaimed", "untracked calls"};
-	const uint64_t counts[] = {c->opened,           c->half_opened,       c->closed,   c->probes, c->slow, c->stale,
-	                           c->probes_reclaimed, c->permits_reclaimed, c->untracked};
-	static const char *const fallbacks[] = {
-#define X(name, text) #name,
-	        RESC_FALLBACKS(X)
-#undef X
-	};
-	const uint64_t fell[] = {
-#define X(name, text) c->fallback_##name,
-	        RESC_FALLBACKS(X)
-#undef X
+	const struct {
+		const char *name;
+		uint64_t count;
+	} moves[] = {
+	        {"opened", c->opened},
+	        {"half-opened", c->half_opened},
+	        {"closed", c->closed},
+	        {"probes", c->probes},
+	        {"slow calls", c->slow},
+	        {"stale results", c->stale},
+	        {"probes reclaimed", c->probes_reclaimed},
+	        {"permits reclaimed", c->permits_reclaimed},
+	        {"untracked calls", c->untracked},
 	};
 	struct line line = {.used = 0};
 
-	say_counts(&line, names, counts, sizeof(counts) / sizeof(counts[0]));
-	print_field(screen, "so far", STYLE_PLAIN, "%s", line.s);
-	line = (struct line){.used = 0};
-	say_counts(&line, fallbacks, fell, sizeof(fell) / sizeof(fell[0]));
-	print_field(screen, "fallbacks", STYLE_PLAIN, "%s", line.s);
+	for (size_t i = 0; i < sizeof(moves) / sizeof(moves[0]); i++)
+		if (moves[i].count > 0)
+			say(&line, "%s%s %s", line.used > 0 ? ", " : "", moves[i].name, count_text(moves[i].count).s);
+	if (line.used > 0)
+		print_field(screen, "so far", STYLE_PLAIN, "%s", line.s);
+	print_prefix(screen, "fallbacks", "", c, "fallback_");
+	print_prefix(screen, "keys", "", c, "once_");
 }
 
 static void print_latency(const struct screen *screen, const struct inspect_resource *r)
@@ -251,69 +279,6 @@ static void print_latency(const struct screen *screen, const struct inspect_reso
 		            latency_text(latency_quantile_us(l, 0.5)).s, latency_text(latency_quantile_us(l, 0.9)).s,
 		            latency_text(latency_quantile_us(l, 0.99)).s, latency_text(latency_quantile_us(l, 0.999)).s,
 		            latency_text(l->sum_us / l->count).s, count_text(l->count).s);
-}
-
-/* ---- policy ---- */
-
-static void say_breaker(struct line *line, const struct policy *p)
-{
-	if (p->consecutive != 0)
-		say(line, "consecutive %" PRIu64 ", ", p->consecutive);
-	if (p->failure_rate_ppm != 0)
-		say(line, "failure_rate %s, ", share_text(p->failure_rate_ppm).s);
-	if (p->slow_rate_ppm != 0)
-		say(line, "slow_rate %s, slow_call %s, ", share_text(p->slow_rate_ppm).s, duration_setting_ns(p->slow_call_ns).s);
-	say(line, "window %s, min_calls %" PRIu64 ", cooldown %s", duration_setting(p->window_ms).s, p->min_calls,
-	    duration_setting(p->cooldown_ms).s);
-	if (p->cooldown_factor_ppm != 1000000)
-		say(line, ", cooldown_factor %s, cooldown_max %s", number_text((double)p->cooldown_factor_ppm / 1e6, 6).s,
-		    duration_setting(p->cooldown_max_ms).s);
-	say(line, ", jitter %s, probes %" PRIu64 ", successes %" PRIu64 ", probe_timeout %s", share_text(p->jitter_ppm).s, p->probes,
-	    p->successes, duration_setting(p->probe_timeout_ms).s);
-}
-
-static void say_retry(struct line *line, const struct policy *p)
-{
-	say(line, "attempts %" PRIu64 ", backoff %s", p->attempts, backoff_name(p->backoff));
-	if (p->backoff != BACKOFF_NONE)
-		say(line, ", base %s, cap %s, jitter %s", duration_setting_ns(p->base_ns).s, duration_setting_ns(p->cap_ns).s,
-		    jitter_name(p->backoff_jitter));
-}
-
-static const char *timeout_words(uint64_t ms, struct text *t)
-{
-	if (ms == 0)
-		return "none";
-	*t = duration_setting(ms);
-	return t->s;
-}
-
-static void print_policy(const struct screen *screen, const struct policy *p)
-{
-	struct line line = {.used = 0};
-	struct text attempt, connect, total;
-
-	printf("\n  policy in force\n");
-	if (p->flags & POLICY_BREAKER)
-		say_breaker(&line, p);
-	print_field(screen, "breaker", STYLE_PLAIN, "%s", line.used > 0 ? line.s : "off");
-	line = (struct line){.used = 0};
-	if (p->flags & POLICY_RETRY)
-		say_retry(&line, p);
-	print_field(screen, "retry", STYLE_PLAIN, "%s", line.used > 0 ? line.s : "off");
-	if (p->flags & POLICY_BUDGET)
-		print_field(screen, "budget", STYLE_PLAIN, "ratio %s, capacity %s, per_second %s",
-		            number_text((double)p->budget_ratio / 1e6, 6).s, number_text((double)p->budget_capacity / 1e6, 6).s,
-		            number_text((double)p->budget_per_second / 1e6, 6).s);
-	else
-		print_field(screen, "budget", STYLE_PLAIN, "off");
-	if (p->flags & POLICY_BULKHEAD)
-		print_field(screen, "bulkhead", STYLE_PLAIN, "limit %" PRIu64, p->limit);
-	else
-		print_field(screen, "bulkhead", STYLE_PLAIN, "off");
-	print_field(screen, "timeout", STYLE_PLAIN, "attempt %s, connect %s, total %s", timeout_words(p->timeout_attempt_ms, &attempt),
-	            timeout_words(p->timeout_connect_ms, &connect), timeout_words(p->timeout_total_ms, &total));
-	print_field(screen, "latency", STYLE_PLAIN, "%s", p->flags & POLICY_LATENCY ? "true" : "false");
 }
 
 /* ---- the command ---- */
@@ -332,10 +297,13 @@ static void print_resource(const struct resctl *ctl, const struct inspect_resour
 	print_window(screen, r);
 	print_permits(screen, &ctl->map, r, roster);
 	print_retry(screen, r);
+	print_rate(screen, r);
+	print_throttle(screen, r);
 	print_latency(screen, r);
 	print_calls(screen, &r->counters);
 	print_moves(screen, &r->counters);
-	print_policy(screen, &r->policy);
+	printf("\n  policy in force%s\n", r->policy.flags & POLICY_MADE ? ", made from a pattern; retired when it is idle" : "");
+	print_policy(screen, &ctl->map, r);
 }
 
 static int print_all(const struct resctl *ctl, const uint32_t *indices, size_t count)

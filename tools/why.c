@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "format.h"
+#include "line.h"
 #include "snapshot_json.h"
 
 /* ---- history ---- */
@@ -54,11 +55,6 @@ __attribute__((format(printf, 1, 2))) static struct words words(const char *form
 	return w;
 }
 
-static const char *plural(uint64_t n)
-{
-	return n == 1 ? "" : "s";
-}
-
 const char *breaker_words(unsigned tag)
 {
 	return tag == TAG_HALF_OPEN ? "half-open" : breaker_name(tag);
@@ -71,20 +67,37 @@ const char *override_words(enum override_mode mode)
 	return texts[mode & 3];
 }
 
+const char *breaker_state_words(const struct inspect_resource *resource)
+{
+	switch (part_mode_of(&resource->policy, PART_BREAKER)) {
+	case PART_OFF:
+		return "no breaker";
+	case PART_SHADOW:
+		return resource->breaker == TAG_OPEN        ? "open (shadow)"
+		       : resource->breaker == TAG_HALF_OPEN ? "half-open (shadow)"
+		                                            : "closed (shadow)";
+	default:
+		return breaker_words(resource->breaker);
+	}
+}
+
 const char *state_words(const struct inspect_resource *resource)
 {
 	if (resource->override.mode != OVERRIDE_NONE)
 		return override_words(resource->override.mode);
-	return resource->probe_due ? "open, probe due" : breaker_words(resource->breaker);
+	if (part_mode_of(&resource->policy, PART_BREAKER) == PART_ENFORCE && resource->probe_due)
+		return "open, probe due";
+	return breaker_state_words(resource);
 }
 
 enum style state_style(const struct inspect_resource *resource)
 {
 	if (resource->override.mode != OVERRIDE_NONE)
 		return resource->override.mode == OVERRIDE_OPEN ? STYLE_BAD : STYLE_DOUBT;
-	if (resource->breaker == TAG_CLOSED)
+	enum part_mode mode = part_mode_of(&resource->policy, PART_BREAKER);
+	if (resource->breaker == TAG_CLOSED || mode == PART_OFF)
 		return STYLE_PLAIN;
-	return resource->breaker == TAG_OPEN ? STYLE_BAD : STYLE_DOUBT;
+	return resource->breaker == TAG_OPEN && mode == PART_ENFORCE ? STYLE_BAD : STYLE_DOUBT;
 }
 
 static struct words share_words(uint64_t part, uint64_t whole, const char *how)
@@ -133,29 +146,77 @@ static struct words override_why(const struct inspect_resource *r)
 	return words("%s left; %s: %s", duration_text(o->until_ms - r->now_ms).s, user_text(o->uid).s, text);
 }
 
+/* What the breaker waits for, and why it is where it is. */
+static void say_breaker(struct line *line, const struct inspect_resource *r, const struct history *history)
+{
+	if (part_mode_of(&r->policy, PART_BREAKER) == PART_OFF)
+		return;
+	if (r->breaker == TAG_HALF_OPEN) {
+		say_also(line, "%u of %" PRIu64 " probe%s out, %u ok", r->probes_out, r->policy.probes, plural(r->policy.probes),
+		         r->trial_ok);
+		if (r->policy.trial_failure_rate_ppm != 0)
+			say(line, ", %u failed of %" PRIu64, r->trial_failed, r->policy.probes);
+		else
+			say(line, " of %" PRIu64, r->policy.successes);
+		return;
+	}
+	/* "probe due" stands in the state, unless the mode does. */
+	if (r->breaker == TAG_OPEN && !r->probe_due)
+		say_also(line, "probe in %s", duration_text(r->due_ms - r->now_ms).s);
+	else if (r->probe_due && part_mode_of(&r->policy, PART_BREAKER) == PART_SHADOW)
+		say_also(line, "probe due");
+	if (r->reason != REASON_NONE)
+		say_also(line, "%s", reason_words(r->reason, history_find(history, r)).s);
+}
+
+static const char *would(const struct inspect_resource *r, enum policy_part part)
+{
+	return part_mode_of(&r->policy, part) == PART_SHADOW ? "would refuse" : "refuses";
+}
+
+/* What the other guards do now. */
+static void say_guards(struct line *line, const struct inspect_resource *r)
+{
+	if (r->throttle_ppm > 0)
+		say_also(line, "the throttle %s %s of the calls", would(r, PART_THROTTLE), percent_text(r->throttle_ppm, 1000000).s);
+	if (r->limited && r->in_flight >= r->effective)
+		say_also(line, "the bulkhead is full%s", part_mode_of(&r->policy, PART_BULKHEAD) == PART_SHADOW ? " (shadow)" : "");
+	if (r->waiting > 0)
+		say_also(line, "%u wait%s for a permit", r->waiting, r->waiting == 1 ? "s" : "");
+	if (r->rated && r->rate_tokens < 1)
+		say_also(line, "the rate limit is reached%s", part_mode_of(&r->policy, PART_RATE) == PART_SHADOW ? " (shadow)" : "");
+	if (r->limited && r->effective < r->limit)
+		say_also(line, "limit is moving to %u: holders of earlier permits are still inside", r->limit);
+}
+
+/* Guards that only count. That the breaker is one of them stands in the state. */
+static void say_shadows(struct line *line, const struct inspect_resource *r)
+{
+	const char *lead = "in shadow mode: ";
+
+	for (enum policy_part part = PART_RETRY; part < PARTS; part++) {
+		if (part_mode_of(&r->policy, part) != PART_SHADOW)
+			continue;
+		if (lead[0] == 'i')
+			say_also(line, "%s%s", lead, part_name(part));
+		else
+			say(line, "%s%s", lead, part_name(part));
+		lead = ", ";
+	}
+}
+
 struct words why_words(const struct inspect_resource *r, const struct history *history)
 {
-	struct words reason = reason_words(r->reason, history_find(history, r));
+	struct line line = {.used = 0};
 
 	if (r->override.mode != OVERRIDE_NONE)
 		return override_why(r);
-	if (r->reason == REASON_NONE)
-		reason.s[0] = '\0';
-	const char *separator = reason.s[0] != '\0' ? "; " : "";
-	switch (r->breaker) {
-	case TAG_OPEN:
-		/* "probe due" stands in the state. */
-		if (r->probe_due)
-			return words("%.200s", reason.s);
-		return words("probe in %s%s%.200s", duration_text(r->due_ms - r->now_ms).s, separator, reason.s);
-	case TAG_HALF_OPEN:
-		return words("%u of %" PRIu64 " probe%s out, %u ok of %" PRIu64, r->probes_out, r->policy.probes, plural(r->policy.probes),
-		             r->trial_ok, r->policy.successes);
-	default:
-		if (r->limited && r->effective < r->limit)
-			return words("limit is moving to %u: holders of earlier permits are still inside", r->limit);
-		return words("%.200s", reason.s);
-	}
+	/* An open breaker is all that counts; while nothing is refused by it, the other guards come first. */
+	if (r->breaker == TAG_CLOSED || part_mode_of(&r->policy, PART_BREAKER) != PART_ENFORCE)
+		say_guards(&line, r);
+	say_breaker(&line, r, history);
+	say_shadows(&line, r);
+	return words("%.255s", line.s);
 }
 
 struct words daemon_words(const struct inspect_daemon *d)

@@ -24,10 +24,13 @@ void history_read(struct history *history, const struct map *map, size_t most);
 const struct event *history_find(const struct history *history, const struct inspect_resource *resource);
 void history_free(struct history *history);
 
-/* "closed", "open", "open, probe due", "half-open", or the override: "forced open", "forced closed", "disabled". */
+/* "closed", "open", "open, probe due", "half-open"; these "(shadow)" where the breaker only counts; "no breaker"; or the override:
+ * "forced open", "forced closed", "disabled". */
 const char *state_words(const struct inspect_resource *resource);
 enum style state_style(const struct inspect_resource *resource);
 const char *breaker_words(unsigned tag);
+/* The state without the override and without what is due: "open", "open (shadow)". */
+const char *breaker_state_words(const struct inspect_resource *resource);
 const char *override_words(enum override_mode mode);
 /* What decided a transition: "5 consecutive failures (limit 5)". event may be NULL. */
 struct words reason_words(enum reason reason, const struct event *event);

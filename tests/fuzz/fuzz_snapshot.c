@@ -134,7 +134,7 @@ static void check_snapshot(void)
 
 	REQUIRE(text != NULL);
 	json_t *document = json_loadb(text, size, JSON_REJECT_DUPLICATES, NULL);
-	REQUIRE(json_object_size(document) == 9);
+	REQUIRE(json_object_size(document) == 10);
 	check_values(document);
 	json_array_foreach(json_object_get(document, "resources"), i, resource) check_resource(resource);
 	json_decref(document);

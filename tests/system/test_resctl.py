@@ -95,6 +95,54 @@ def test_exit_1_and_near_names_for_a_resource_that_is_not_there(host):
     assert "did you mean 'list'" in rescd.ctl("lits", code=2).stderr
 
 
+def shown(rescd, name):
+    """resctl show as one line: where it breaks depends on the width."""
+    return " ".join(rescd.ctl("show", name).stdout.split())
+
+
+def test_show_says_when_a_breaker_opens(host):
+    """The arithmetic of min_calls and rates, in words, for each kind of breaker."""
+    rescd = host({"resources": {
+        "both": {"breaker": {"consecutive": 1, "failure_rate": 0.5, "min_calls": 21, "window": "10s"}},
+        "slow": {"breaker": {"failure_rate": 1, "slow_rate": 0.8, "slow_call": "800ms", "window": "2m", "min_calls": 1000}},
+        "tiny": {"breaker": {"failure_rate": "0.01%", "min_calls": 3, "cooldown_factor": 2, "cooldown_max": "60s", "jitter": 0.1}},
+        "row": {"breaker": {"consecutive": 5, "probes": 3}}, "open": {"bulkhead": {"limit": 1}}}})
+    both = shown(rescd, "both")
+    assert "opens after 1 failure in a row or when at least 21 calls in 10s were counted and 50% of them failed: the 11th failure of 21" in both
+    slow = shown(rescd, "slow")
+    assert "opens when at least 1,000 calls in 2m were counted and 100% of them failed: the 1,000th failure of 1,000 calls" in slow
+    assert "or when at least 1,000 calls in 2m were counted and 80% of them took longer than 800ms: the 800th slow call of 1,000" in slow
+    tiny = shown(rescd, "tiny")
+    assert "0.01% of them failed: the 1st failure of 3 calls at the earliest" in tiny
+    assert "stays open for 5s plus up to 10%, each time in a row 2 times longer, up to 1m; then 1 probe at a time" in tiny
+    row = shown(rescd, "row")
+    assert "opens after 5 failures in a row stays open" in row and "min_calls" not in row, "a row looks at no window"
+    assert "3 probes at a time: 3 ok close it, one failed opens it again" in row
+    for name in ("both", "slow", "tiny", "row"):
+        assert "warning" not in shown(rescd, name), name
+    assert "opens" not in shown(rescd, "open") and "state no breaker" in shown(rescd, "open")
+
+
+def test_the_failure_that_show_names_is_the_one_that_opens(host):
+    rescd = host({"resources": {"payments": {"breaker": {"failure_rate": 0.5, "min_calls": 21, "window": "10s"}}}})
+    assert "the 11th failure of 21 calls at the earliest" in shown(rescd, "payments")
+    worker = rescd.worker()
+    for outcome in ["ok"] * 10 + ["fail"] * 10:
+        worker.leave(worker.enter("payments"), outcome)
+    assert worker.state("payments")["state"] == "closed"
+    worker.leave(worker.enter("payments"), "fail")
+    assert worker.state("payments")["state"] == "open"
+
+
+def test_list_says_what_is_full_and_what_has_no_breaker(host):
+    rescd = host(CONFIG | {"resources": CONFIG["resources"] | {"files": {"bulkhead": {"limit": 9}}}})
+    worker = rescd.worker()
+    worker.hold("payments", 4)
+    rows = {line.split()[0]: line for line in rescd.ctl("list").stdout.splitlines() if line}
+    assert "the bulkhead is full" in rows["payments"] and "4/4" in rows["payments"]
+    assert "no breaker" in rows["files"] and "closed" in rows["stock"]
+
+
 def test_a_stale_heartbeat_and_a_dead_daemon_are_shown(host):
     rescd = host(CONFIG)
     assert rescd.snapshot()["daemon"]["status"] == "running"

@@ -25,6 +25,7 @@
 #include "chars.h"
 #include "clock.h"
 #include "rate.h"
+#include "retries.h"
 #include "share.h"
 #include "throttle.h"
 #include "waiting.h"
@@ -75,9 +76,7 @@ const char *part_name(enum policy_part part)
 
 enum part_mode part_mode_of(const struct policy *policy, enum policy_part part)
 {
-	bool limits = (policy->timeout_attempt_ms | policy->timeout_connect_ms | policy->timeout_total_ms | policy->timeout_probe_ms) != 0;
-
-	if ((policy->flags & parts[part].on) == 0 && !(part == PART_TIMEOUT && limits))
+	if ((policy->flags & parts[part].on) == 0)
 		return PART_OFF;
 	return (policy->flags & parts[part].shadow) != 0 ? PART_SHADOW : PART_ENFORCE;
 }
@@ -312,26 +311,15 @@ static void read_override(const struct state *state, uint64_t w, uint64_t now_ms
 
 /* ---- bulkhead ---- */
 
-/* Calls and retries in one pass: there are never more retries than calls. */
-static void count_permits(const struct map *map, const struct state *state, struct inspect_resource *r)
-{
-	r->in_flight = r->retries = 0;
-	for (uint32_t i = 0; i < map->dims.permits; i++) {
-		uint64_t cell = atomic_load_explicit(map_permit(map, state, i), memory_order_relaxed);
-		r->in_flight += cell != 0;
-		r->retries += cell != 0 && permit_is_retry(cell);
-	}
-}
-
 static void read_permits(const struct map *map, const struct state *state, struct inspect_resource *r)
 {
 	uint64_t limit = load(&state->limit);
 
-	count_permits(map, state, r);
+	r->retries = retries_count(map, state, &r->in_flight);
 	/* A limit that moved during the pass may not be the one that the holders came in under. */
 	for (int i = 0; i < TRIES && load(&state->limit) != limit; i++) {
 		limit = load(&state->limit);
-		count_permits(map, state, r);
+		r->retries = retries_count(map, state, &r->in_flight);
 	}
 	r->waiting = (uint32_t)smaller(waiting_count(map, state), map->dims.waiting);
 	r->limited = (r->policy.flags & POLICY_BULKHEAD) != 0;

@@ -149,10 +149,11 @@ START_TEST(what_limits_nothing_has_all_cells)
 	struct policy p = with_share(500000);
 
 	p.flags |= POLICY_SHADOW_BULKHEAD;
-	ck_assert_uint_eq(share_limit(&n.map, &p), n.map.dims.permits);
+	ck_assert_uint_eq(share_target(&n.map, &p), n.map.dims.permits);
+	ck_assert_uint_eq(share_limit(&n.map, &p), 1); /* what it would be */
 	p = with_share(500000);
 	p.flags &= ~(uint64_t)POLICY_BULKHEAD;
-	ck_assert_uint_eq(share_limit(&n.map, &p), n.map.dims.permits);
+	ck_assert_uint_eq(share_target(&n.map, &p), n.map.dims.permits);
 }
 END_TEST
 

@@ -12,6 +12,9 @@
 /* Off the usual path: kept out of line, so that the usual path stays short. */
 #define COLD __attribute__((cold, noinline))
 
+/* Out of line too, but as quick as the compiler can: each call of a resource that has more than a breaker and a limit takes it. */
+#define APART __attribute__((noinline))
+
 /* Inside the library only: the view is not good any more, make it anew and start over. Never returned to callers. */
 #define CALL_AGAIN INT32_MIN
 /* The same: sleep, outside of the read-side section, and start over. */

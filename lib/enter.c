@@ -68,10 +68,21 @@ struct entering {
 
 static struct reserved *reserved(struct entering *e)
 {
-	if (!e->reserves)
-		*e->reserved = (struct reserved){.paid = false};
+	struct reserved *r = e->reserved;
+
+	if (e->reserves)
+		return r;
+	/* Field by field, and not what these make meaningful: the compiler would call for a string instruction, which costs as much as a
+	 * guard. */
+	r->paid = false;
+	r->waited = false;
+	r->rate.amount = 0;
+	r->ready_ns = 0;
+	r->give_up_ns = 0;
+	r->futex = NULL;
+	r->queued.mine = 0;
 	e->reserves = true;
-	return e->reserved;
+	return r;
 }
 
 static uint64_t coarse(const struct view *v, struct entering *e)
@@ -198,10 +209,11 @@ static inline int pass_breaker(const struct view *v, struct entering *e, resc_ti
 
 /* ---- throttle ---- */
 
-static int pass_throttle(const struct view *v, struct entering *e, const resc_ticket *t)
+static inline int pass_throttle(const struct view *v, struct entering *e, const resc_ticket *t)
 {
 	/* "disabled" by an operator: nothing is refused for what the dependency did. */
-	if ((v->policy.flags & POLICY_THROTTLE) == 0 || (t->shape & SHAPE_UNRECORDED) != 0 || !throttle_refuses(v, coarse_ms(v, e)))
+	if ((v->policy.flags & POLICY_THROTTLE) == 0 || (t->shape & SHAPE_UNRECORDED) != 0 || throttle_is_idle(v->state) ||
+	    !throttle_refuses(v, coarse_ms(v, e)))
 		return 0;
 	if (in_shadow(v, POLICY_SHADOW_THROTTLE))
 		return would_refuse(e, WOULD_THROTTLE);
@@ -301,7 +313,7 @@ static bool fits_priority(const struct view *v, const struct entering *e)
 
 /* What a bulkhead says beside "full": the share of a priority, and the cap on retries. The call has its cell, and gives it back on a
  * refusal. */
-static int pass_shares(const struct view *v, struct entering *e, const resc_ticket *t)
+static inline int pass_shares(const struct view *v, struct entering *e, const resc_ticket *t)
 {
 	int r = 0;
 
@@ -315,7 +327,7 @@ static int pass_shares(const struct view *v, struct entering *e, const resc_tick
 	return r;
 }
 
-static int take_permit_and_shares(const struct view *v, struct entering *e, resc_ticket *t)
+static inline int take_permit_and_shares(const struct view *v, struct entering *e, resc_ticket *t)
 {
 	int r = take_permit(v, e, t);
 
@@ -326,9 +338,9 @@ static int take_permit_and_shares(const struct view *v, struct entering *e, resc
 
 static void leave_queue(const struct view *v, struct entering *e)
 {
-	struct queued *q = &reserved(e)->queued;
+	struct queued *q = &e->reserved->queued;
 
-	if (q->mine == 0 || q->segment != v->generation || q->life != v->life)
+	if (!e->reserves || q->mine == 0 || q->segment != v->generation || q->life != v->life)
 		return;
 	waiting_leave(v->map, v->state, q->cell, q->mine);
 	q->mine = 0;
@@ -375,7 +387,7 @@ COLD static int wait_for_permit(const struct view *v, struct entering *e, resc_t
 }
 
 /* The bulkhead of a resource that has more than a limit. */
-COLD static int pass_bulkhead(const struct view *v, struct entering *e, resc_ticket *t)
+static inline int pass_bulkhead(const struct view *v, struct entering *e, resc_ticket *t)
 {
 	int r = take_permit_and_shares(v, e, t);
 
@@ -402,7 +414,7 @@ static uint64_t patience_ns(const struct view *v, const struct entering *e, uint
 }
 
 /* Tokens that are there only later are taken now, and slept for without the permit. */
-static int pass_rate(const struct view *v, struct entering *e, const resc_ticket *t)
+static inline int pass_rate(const struct view *v, struct entering *e, const resc_ticket *t)
 {
 	uint64_t wait_ns = 0;
 
@@ -410,8 +422,8 @@ static int pass_rate(const struct view *v, struct entering *e, const resc_ticket
 		return 0;
 	bool shadow = in_shadow(v, POLICY_SHADOW_RATE);
 	uint64_t now_ns = fine(v, e);
-	int r = rate_take(v->map, v->state, &v->policy, e->options->cost, now_ns, shadow ? 0 : patience_ns(v, e, now_ns),
-	                  &e->reserved->rate, &wait_ns);
+	int r = rate_take_by(v->map, v->state, &v->policy, &v->rate_limit, e->options->cost, now_ns, shadow ? 0 : patience_ns(v, e, now_ns),
+	                     &e->reserved->rate, &wait_ns);
 	FAILPOINT("enter.rate");
 	if (r == 0 && wait_ns == 0)
 		return 0;
@@ -462,7 +474,7 @@ COLD static int take_probe(const struct view *v, struct entering *e, resc_ticket
 /* ---- all of them ---- */
 
 /* The guards of a resource that is not plain, between breaker and lease. */
-COLD static int pass_others(const struct view *v, struct entering *e, resc_ticket *t)
+APART static int pass_others(const struct view *v, struct entering *e, resc_ticket *t)
 {
 	int r = pass_throttle(v, e, t);
 
@@ -474,8 +486,11 @@ COLD static int pass_others(const struct view *v, struct entering *e, resc_ticke
 /* A request pays into the retry budget when it is admitted; a retry does not. False: the word has moved, and everything was given back. */
 static bool deposit_request(const struct view *v, struct entering *e, const resc_ticket *t)
 {
-	if ((v->policy.flags & POLICY_BUDGET) == 0 || v->policy.budget_deposit != DEPOSIT_REQUEST || permit_is_retry(t->permit) ||
-	    budget_deposit(v->map, v->state, &v->policy, coarse_ms(v, e)) == 0)
+	if ((v->policy.flags & POLICY_BUDGET) == 0 || v->policy.budget_deposit != DEPOSIT_REQUEST || permit_is_retry(t->permit))
+		return true;
+	/* Without an expiry the time does not matter. */
+	uint64_t now_ms = v->policy.budget_ttl_ms == 0 ? 0 : coarse_ms(v, e);
+	if (budget_deposit(v->map, v->state, &v->policy, now_ms) == 0)
 		return true;
 	if (t->probe)
 		breaker_probe_end(v->state, ticket_probe_cell(t), t->probe_lease);
@@ -496,13 +511,13 @@ static int64_t attempt_timeout_ms(const struct policy *policy, bool probe, int64
 }
 
 /* What else there is to do for a call that was admitted by a resource that is not plain. */
-COLD static bool settle_admitted(const struct view *v, struct entering *e, const resc_ticket *t)
+APART static bool settle_admitted(const struct view *v, struct entering *e, const resc_ticket *t)
 {
 	if (!deposit_request(v, e, t))
 		return false;
 	if (e->would != 0)
 		count_woulds(v, e->would);
-	if (e->reserved->waited)
+	if (e->reserves && e->reserved->waited)
 		count(v, COUNTER_waited);
 	return true;
 }

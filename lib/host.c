@@ -504,6 +504,7 @@ static void fill_view(struct view *v, struct attachment *a, uint32_t index, cons
 	v->home = map_permit(&a->map, v->state, v->start);
 	bool slow_matters = (v->policy.flags & POLICY_BREAKER) != 0 && v->policy.slow_rate_ppm != 0;
 	v->measure = (v->policy.flags & (POLICY_LATENCY | POLICY_SHADOW_TIMEOUT)) != 0 || slow_matters;
+	v->rate_limit = rate_limit_of(v->policy.rate_per_second, v->policy.rate_burst);
 	v->plain = is_plain(&v->policy);
 	v->waits = limited && v->policy.max_wait_ms != 0 && (v->policy.flags & POLICY_SHADOW_BULKHEAD) == 0;
 }

@@ -9,6 +9,7 @@
 
 #include "map.h"
 #include "process.h"
+#include "rate.h"
 #include "rcu.h"
 #include "thread.h"
 #include "worker.h"
@@ -49,9 +50,10 @@ struct view {
 	uint32_t start;   /* its number */
 	word *judged;     /* {generation:16, tick:48}: judged_last, in a view that is otherwise constant */
 	word judged_last; /* the window was added up in this tick, with enough calls, and did not trip: see breaker.c */
-	bool measure;     /* read the fine clock */
-	bool plain;       /* nothing but breaker, bulkhead, budget and timeouts, all enforced: the other guards are not looked at */
-	bool waits;       /* calls may wait for a permit, so whoever gives one back says so */
+	struct rate_limit rate_limit;
+	bool measure; /* read the fine clock */
+	bool plain;   /* nothing but breaker, bulkhead, budget and timeouts, all enforced: the other guards are not looked at */
+	bool waits;   /* calls may wait for a permit, so whoever gives one back says so */
 	bool private_mode;
 	struct policy policy;
 	struct view *next_retired;

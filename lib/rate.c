@@ -53,13 +53,6 @@
 
 /* ---- a policy, in the units of the word ---- */
 
-struct limit {
-	uint64_t per_second; /* millionths */
-	uint64_t burst;
-	uint64_t token; /* the time of one */
-	uint64_t depth;
-};
-
 static uint64_t smaller(uint64_t a, uint64_t b)
 {
 	return a < b ? a : b;
@@ -87,9 +80,9 @@ COLD static uint64_t depth_of_many(uint64_t per_second, uint64_t burst, uint64_t
 	return depth > DEPTH_MOST ? DEPTH_MOST : (uint64_t)depth;
 }
 
-static struct limit limit_of(uint64_t per_second, uint64_t burst)
+struct rate_limit rate_limit_of(uint64_t per_second, uint64_t burst)
 {
-	struct limit l = {.per_second = per_second == 0 ? 1 : per_second, .burst = burst == 0 ? 1 : burst};
+	struct rate_limit l = {.per_second = per_second == 0 ? 1 : per_second, .burst = burst == 0 ? 1 : burst};
 
 	l.token = time_of_tokens(1, l.per_second);
 	/* Each of them is rounded by less than one unit. */
@@ -125,11 +118,11 @@ static unsigned epoch_of(const struct policy *policy)
 }
 
 /* How far it is ahead by this policy, after conversion and repair. */
-static uint64_t ahead_by(uint64_t w, const struct policy *policy, const struct limit *l, uint64_t now)
+static uint64_t ahead_by(uint64_t w, const struct policy *policy, const struct rate_limit *l, uint64_t now)
 {
 	unsigned behind = (epoch_of(policy) - rate_epoch(w)) & 3;
 	bool before = behind == 1;
-	struct limit of = before ? limit_of(policy->rate_previous_per_second, policy->rate_previous_burst) : *l;
+	struct rate_limit of = before ? rate_limit_of(policy->rate_previous_per_second, policy->rate_previous_burst) : *l;
 	uint64_t ahead = ahead_of(w, now);
 
 	if (ahead > of.depth + WAIT_MOST)
@@ -145,7 +138,7 @@ static uint64_t ahead_by(uint64_t w, const struct policy *policy, const struct l
 }
 
 /* Neither to be converted nor to be repaired. */
-static inline bool is_sound(uint64_t w, const struct policy *policy, const struct limit *l, uint64_t now)
+static inline bool is_sound(uint64_t w, const struct policy *policy, const struct rate_limit *l, uint64_t now)
 {
 	return rate_epoch(w) == epoch_of(policy) && ahead_of(w, now) <= l->depth + WAIT_MOST;
 }
@@ -153,16 +146,15 @@ static inline bool is_sound(uint64_t w, const struct policy *policy, const struc
 /* What a caller knows. */
 struct rate_look {
 	const struct policy *policy;
-	struct limit limit;
+	struct rate_limit limit;
 	uint64_t now;
 	uint64_t seen;
 	struct policy fresh; /* filled when the caller's is old */
 };
 
-static void look_by(struct rate_look *look, const struct policy *policy)
+static struct rate_limit limit_by(const struct policy *policy)
 {
-	look->policy = policy;
-	look->limit = limit_of(policy->rate_per_second, policy->rate_burst);
+	return rate_limit_of(policy->rate_per_second, policy->rate_burst);
 }
 
 /* The policy as it is now. */
@@ -173,7 +165,8 @@ static bool read_policy(const struct map *map, const struct state *state, struct
 
 	if (policy_read(map, (uint32_t)index, &look->fresh, &sequence) != 0)
 		return false;
-	look_by(look, &look->fresh);
+	look->policy = &look->fresh;
+	look->limit = limit_by(&look->fresh);
 	return true;
 }
 
@@ -201,7 +194,7 @@ COLD static void mend(const struct map *map, struct state *state, struct rate_lo
 /* One try, of a word that is sound. RESC_E_RATE; RESC_E_COST; 0: where the CAS succeeds, it is taken. */
 static inline int reckon(const struct rate_look *look, uint32_t cost, uint64_t most_wait, struct rate_taken *taken, uint64_t *wait_ns)
 {
-	const struct limit *l = &look->limit;
+	const struct rate_limit *l = &look->limit;
 	uint64_t amount = cost == 1 ? l->token : time_of_tokens(cost, l->per_second);
 
 	*wait_ns = 0;
@@ -222,13 +215,22 @@ static inline int reckon(const struct rate_look *look, uint32_t cost, uint64_t m
 int rate_take(const struct map *map, struct state *state, const struct policy *policy, uint32_t cost, uint64_t now_ns,
               uint64_t most_wait_ns, struct rate_taken *taken, uint64_t *wait_ns)
 {
+	const struct rate_limit limit = limit_by(policy);
+
+	return rate_take_by(map, state, policy, &limit, cost, now_ns, most_wait_ns, taken, wait_ns);
+}
+
+int rate_take_by(const struct map *map, struct state *state, const struct policy *policy, const struct rate_limit *limit, uint32_t cost,
+                 uint64_t now_ns, uint64_t most_wait_ns, struct rate_taken *taken, uint64_t *wait_ns)
+{
 	struct rate_look look;
 	struct rate_taken take;
 	uint64_t most_wait = smaller(most_wait_ns, WAIT_MOST / UNITS_NS) * UNITS_NS;
 
 	*taken = (struct rate_taken){0, 0, 0, 0};
 	*wait_ns = 0;
-	look_by(&look, policy);
+	look.policy = policy;
+	look.limit = *limit;
 	look.now = time_of(map, now_ns);
 	look.seen = atomic_load_explicit(&state->rate, memory_order_relaxed);
 	for (int i = 0; i < TRIES && is_here(look.seen); i++) {
@@ -305,7 +307,7 @@ int rate_fill(struct state *state)
 
 uint64_t rate_now(const struct map *map, const struct state *state, const struct policy *policy, uint64_t now_ns)
 {
-	struct limit l = limit_of(policy->rate_per_second, policy->rate_burst);
+	struct rate_limit l = limit_by(policy);
 	uint64_t now = time_of(map, now_ns);
 	uint64_t w = atomic_load_explicit(&state->rate, memory_order_relaxed);
 

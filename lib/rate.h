@@ -16,6 +16,15 @@ struct rate_taken {
 	uint64_t depth;
 };
 
+/* A policy in the units of the word. Working it out costs two divisions, so a view keeps it. */
+struct rate_limit {
+	uint64_t per_second; /* millionths */
+	uint64_t burst;
+	uint64_t token; /* the time of one */
+	uint64_t depth;
+};
+struct rate_limit rate_limit_of(uint64_t per_second, uint64_t burst);
+
 /*
  * Takes cost tokens (0 counts as 1). now_ns: of clock_fine_ns. most_wait_ns: how long the caller would wait (a day at most); 0: not at all.
  *	0		taken, and conforming after *wait_ns (0: now; at most most_wait_ns)
@@ -25,6 +34,9 @@ struct rate_taken {
  */
 int rate_take(const struct map *map, struct state *state, const struct policy *policy, uint32_t cost, uint64_t now_ns,
               uint64_t most_wait_ns, struct rate_taken *taken, uint64_t *wait_ns);
+/* The same, by who has worked out the limit of that policy before. */
+int rate_take_by(const struct map *map, struct state *state, const struct policy *policy, const struct rate_limit *limit, uint32_t cost,
+                 uint64_t now_ns, uint64_t most_wait_ns, struct rate_taken *taken, uint64_t *wait_ns);
 /* Another guard refused. Where nobody has taken since, the word is exactly as before; otherwise the tokens are put back. Zeroes *taken. */
 void rate_give_back(const struct map *map, struct state *state, struct rate_taken *taken);
 /* For rescd, after it has written another policy: the new rate counts from this moment, not from when somebody takes. */

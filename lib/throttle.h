@@ -7,9 +7,18 @@
 #define RESC_THROTTLE_H
 
 #include "map.h"
+#include "words.h"
 
 struct view;
 
+/*
+ * The share was 0 when it was last worked out: nothing is refused, and nobody has to know the time. It becomes more only by a request that is
+ * counted without an accept, and counting works it out again.
+ */
+static inline bool throttle_is_idle(const struct state *state)
+{
+	return throttle_ppm(atomic_load_explicit(&state->throttle, memory_order_relaxed)) == 0;
+}
 /* Shall this call be refused? Draws a random number where some are. Counts nothing. */
 bool throttle_refuses(const struct view *v, uint64_t now_ms);
 /* A call that ended, or (accepted false) was refused by the throttle itself. Outcomes that say nothing are not counted by the caller. */

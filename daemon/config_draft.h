@@ -25,7 +25,7 @@ struct draft {
 	bool bad[KEYS];               /* keys whose value was refused */
 	bool on[BLOCKS];              /* an object, and not false; see draft_is_on */
 	uint8_t mode[BLOCKS];         /* enum block_mode, where a mode is given */
-	bool flawed; /* something was not understood, so what is missing may be there under another name */
+	bool flawed;                  /* something was not understood, so what is missing may be there under another name */
 };
 
 /* What a resource has when nothing is said. */

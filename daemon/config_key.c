@@ -193,8 +193,9 @@ const struct key config_keys[KEYS] = {
                        .text = "all attempts and waits together; not shorter than `attempt` and `probe`"},
         [KEY_PROBE] = {"probe", BLOCK_TIMEOUT, KEY_MILLISECONDS, 1, DAY_MS, 1, AT(timeout_probe_ms), .fallback = "as `attempt`",
                        .text = "one attempt that is a probe of the breaker"},
-        [KEY_TIMEOUT_MODE] = {"mode", BLOCK_TIMEOUT, KEY_MODE_WORD, .words = modes, .fallback = MODE_FALLBACK,
-                              .text = "`shadow`: workers are not told of it; `off`: as if it were false"},
+        [KEY_TIMEOUT_MODE] =
+                {"mode", BLOCK_TIMEOUT, KEY_MODE_WORD, .words = modes, .fallback = MODE_FALLBACK,
+                 .text = "`shadow`: workers are not told, and attempts that took longer are counted; `off`: as if it were false"},
 
         [KEY_ONCE] = {"once", BLOCK_RESOURCE, KEY_BLOCK, .opens = BLOCK_ONCE, .fallback = "off",
                       .text = "idempotency keys: work that is repeated is noticed, and gets the stored answer"},

@@ -157,3 +157,11 @@ def test_types_ranges_and_defaults_are_those_of_the_program(path):
         check_form(form, kind, span)
     value = re.fullmatch(r"`?(\"[^\"]*\"|\[.*\]|true|[0-9.]+)`?", rows[0][2])
     assert node.get("default") == (json.loads(value.group(1)) if value else None)
+
+
+def test_what_other_systems_call_it_leads_to_keys_that_exist():
+    page = (ROOT / "docs" / "coming-from.md").read_text()
+    rows = [row.split(" | ") for row in page.splitlines() if row.startswith("| ")]
+    named = {key for cells in rows for key in re.findall(r"`([a-z_]+(?:\.[a-z_]+)+)`", cells[1])}
+    assert len(named) > 40
+    assert named - {path.removeprefix(RESOURCE) for path in table()} == set()

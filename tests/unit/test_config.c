@@ -1435,27 +1435,33 @@ START_TEST(the_manual_has_the_table_of_the_program)
 }
 END_TEST
 
-/* The examples of the manual: every block that is marked as JSON is a file that loads. */
-START_TEST(the_examples_of_the_manual_load)
+/* Every block that is marked as JSON is a file that loads without a warning. */
+static unsigned load_examples(const char *name)
 {
 	static const char begin[] = "```json\n", end[] = "```";
 	size_t size;
 	unsigned count = 0;
-	char *page = load_source("docs/configuration.md", &size), *at = page, *stop;
+	char *page = load_source(name, &size), *at = page, *stop;
 
 	while ((at = strstr(at, begin))) {
 		at += strlen(begin);
 		stop = strstr(at, end);
 		ck_assert_ptr_nonnull(stop);
 		clean();
-		ck_assert_msg(config_parse(at, (size_t)(stop - at), &config, &problems) == 0, "example %u: %s: %s", count,
+		ck_assert_msg(config_parse(at, (size_t)(stop - at), &config, &problems) == 0, "%s, example %u: %s: %s", name, count,
 		              problems.count ? problems.items[0].path : "", first_problem());
-		ck_assert_msg(problems.warnings == 0, "example %u: %s", count, first_problem());
+		ck_assert_msg(problems.warnings == 0, "%s, example %u: %s", name, count, first_problem());
 		count += 1;
 		at = stop + strlen(end);
 	}
-	ck_assert_uint_ge(count, 1);
 	free(page);
+	return count;
+}
+
+START_TEST(the_examples_of_the_manual_load)
+{
+	ck_assert_uint_ge(load_examples("docs/configuration.md"), 1);
+	ck_assert_uint_ge(load_examples("docs/coming-from.md"), 1);
 }
 END_TEST
 

@@ -99,9 +99,10 @@ const struct key config_keys[KEYS] = {
                         .text = "probes that may be out at once on the whole host"},
         [KEY_SUCCESSES] = {"successes", BLOCK_BREAKER, KEY_INTEGER, 1, 10000, 1, AT(successes), .fallback = "as `probes`",
                            .text = "probes that must succeed to close it"},
-        [KEY_TRIAL_FAILURE_RATE] = {"trial_failure_rate", BLOCK_BREAKER, KEY_SHARE, 1, MILLION, 1, AT(trial_failure_rate_ppm),
-                                    .fallback = "not used: one failure opens it again",
-                                    .text = "share of failed or slow probes that opens it again, when `probes` results are in"},
+        [KEY_TRIAL_FAILURE_RATE] =
+                {"trial_failure_rate", BLOCK_BREAKER, KEY_SHARE, 1, MILLION, 1, AT(trial_failure_rate_ppm),
+                 .fallback = "not used: one failure opens it again",
+                 .text = "share of failed probes that opens it again, when `probes` results are in; of slow ones it is `slow_rate`"},
         [KEY_PROBE_TIMEOUT] = {"probe_timeout", BLOCK_BREAKER, KEY_MILLISECONDS, 1, HOUR_MS, 1, AT(probe_timeout_ms),
                                .text = "a probe that has not ended by then is given to somebody else"},
         [KEY_RETRY_AFTER_MAX] = {"retry_after_max", BLOCK_BREAKER, KEY_MILLISECONDS, 0, DAY_MS, 1, AT(retry_after_max_ms),

@@ -22,14 +22,18 @@
  * converts it in the same CAS: the filled share stays. A word that is older than that is cut to the capacity. A word that is newer than
  * the caller's policy (the caller has not reloaded yet) keeps its epoch, and the caller leaves its size alone.
  *
- * The word orders nothing else, so its accesses are relaxed; refilled_ms is claimed with acquire/release because the tokens of the
- * interval before must be seen by who claims the next one.
+ * A ttl. Where the policy has one, what is deposited (the floor and the first fill too) is written into a slice of its time first, and only
+ * then into the word; a withdrawal looks at the word first, and then at how much of it has not expired: see earned.c.
+ *
+ * Orders: the word is changed with release and loaded with acquire for the slices' sake alone; it orders nothing else. refilled_ms is
+ * claimed with acquire/release because the tokens of the interval before must be seen by who claims the next one.
  */
 #include "budget.h"
 
 #include <errno.h>
 
 #include "clock.h"
+#include "earned.h"
 #include "failpoint.h"
 #include "words.h"
 
@@ -88,21 +92,45 @@ static bool change(struct state *state, uint64_t *seen, const struct level *leve
 {
 	uint64_t next = tokens_make(WORD_LIVE, level->epoch, tokens);
 
-	/* relaxed: the word is all there is to see. */
-	return atomic_compare_exchange_weak_explicit(&state->tokens, seen, next, memory_order_relaxed, memory_order_relaxed);
+	return atomic_compare_exchange_weak_explicit(&state->tokens, seen, next, memory_order_acq_rel, memory_order_acquire);
 }
 
-/* Adds, up to the capacity. A full bucket is not written. */
-static int add(struct state *state, const struct policy *policy, uint64_t amount)
+static uint64_t tokens_word(const struct state *state)
 {
-	uint64_t seen = atomic_load_explicit(&state->tokens, memory_order_relaxed);
+	return atomic_load_explicit(&state->tokens, memory_order_acquire);
+}
+
+/* The level, for who is about to change the word. Tokens of the epoch before get a new life first, because their slices mean nothing now.
+ */
+static struct level level_to_change(const struct map *map, struct state *state, uint64_t seen, const struct policy *policy)
+{
+	struct level level = level_of(seen, policy);
+
+	if (earned_expires(policy) && level.epoch != tokens_epoch(seen))
+		earned_renew(map, state, policy);
+	return level;
+}
+
+/* What has not expired. A word that is newer than the policy is not judged: the slices are of another ttl. */
+static uint64_t not_expired(const struct map *map, const struct state *state, const struct policy *policy, const struct level *level)
+{
+	if (!earned_expires(policy) || level->epoch != (policy->budget_epoch & 0xff))
+		return level->tokens;
+	return smaller(level->tokens, earned_live(map, state, policy));
+}
+
+/* Adds, up to the capacity. A full bucket is not written, but where its tokens have got a new life: that is given once. */
+static int add(const struct map *map, struct state *state, const struct policy *policy, uint64_t amount)
+{
+	uint64_t seen = tokens_word(state);
 
 	/* A CAS fails when somebody else's succeeded (or spuriously): the host as a whole gets on. */
 	for (;;) {
 		if (!is_here(seen))
 			return -ESTALE;
-		struct level level = level_of(seen, policy);
-		if (level.tokens >= level.capacity)
+		struct level level = level_to_change(map, state, seen, policy);
+		bool renewed = earned_expires(policy) && level.epoch != tokens_epoch(seen);
+		if (level.tokens >= level.capacity && !renewed)
 			return 0;
 		uint64_t room = level.capacity - level.tokens;
 		if (change(state, &seen, &level, level.tokens + smaller(amount, room)))
@@ -159,7 +187,7 @@ static void pay_floor(const struct map *map, struct state *state, const struct p
 	/* acquire, and before the tokens: the room that we see is of this interval or later. */
 	uint64_t refilled = atomic_load_explicit(&state->refilled_ms, memory_order_acquire);
 	uint64_t due = floor_due(policy, refilled, now_ms & TIME_MASK, &paid);
-	uint64_t w = atomic_load_explicit(&state->tokens, memory_order_relaxed);
+	uint64_t w = tokens_word(state);
 
 	if (!is_here(w))
 		return;
@@ -170,12 +198,15 @@ static void pay_floor(const struct map *map, struct state *state, const struct p
 	struct level level = level_of(w, policy);
 	uint64_t credit = smaller(due, level.capacity - level.tokens);
 	FAILPOINT("budget.claim");
+	uint64_t claimed = refilled;
 	/* acq_rel: pairs with the load above in the next claimer. A failure: somebody else has claimed it. */
 	if (!atomic_compare_exchange_strong_explicit(&state->refilled_ms, &refilled, paid, memory_order_acq_rel, memory_order_relaxed))
 		return;
 	FAILPOINT("budget.claimed");
+	if (earned_expires(policy))
+		credit = smaller(credit, earned_floor(map, state, policy, refilled_ms(claimed), now_ms & TIME_MASK, due));
 	if (credit > 0)
-		add(state, policy, credit);
+		add(map, state, policy, credit);
 }
 
 /* ---- what others call ---- */
@@ -197,15 +228,16 @@ int budget_withdraw(const struct map *map, struct state *state, const struct pol
 	bool failures = policy->budget_threshold_ppm != 0;
 
 	pay_floor(map, state, policy, now_ms);
-	uint64_t seen = atomic_load_explicit(&state->tokens, memory_order_relaxed);
+	uint64_t seen = tokens_word(state);
 	/* As in add: a CAS fails when somebody else's succeeded. */
 	for (;;) {
 		if (!is_here(seen))
 			return -ESTALE;
-		struct level level = level_of(seen, policy);
-		if (!failures && level.tokens < cost)
+		struct level level = level_to_change(map, state, seen, policy);
+		uint64_t there = not_expired(map, state, policy, &level);
+		if (!failures && there < cost)
 			return 1;
-		uint64_t left = level.tokens - smaller(cost, level.tokens);
+		uint64_t left = there - smaller(cost, there);
 		if (left == level.tokens || change(state, &seen, &level, left))
 			return !failures || left > threshold_of(policy) ? 0 : 1;
 	}
@@ -213,21 +245,30 @@ int budget_withdraw(const struct map *map, struct state *state, const struct pol
 
 int budget_deposit(const struct map *map, struct state *state, const struct policy *policy, uint64_t now_ms)
 {
-	(void)map;
-	(void)now_ms;
 	if (policy->budget_ratio == 0)
 		return 0;
-	return add(state, policy, policy->budget_ratio);
+	if (earned_expires(policy)) {
+		if (!is_here(tokens_word(state)))
+			return -ESTALE;
+		if (!earned_add(map, state, policy, now_ms, policy->budget_ratio))
+			return 0;
+		FAILPOINT("budget.earned");
+	}
+	return add(map, state, policy, policy->budget_ratio);
 }
 
-/* Writes a word of the epoch before as it is in this one, so that the next capacity finds the share and not only a number. */
-static void convert(struct state *state, const struct policy *policy)
+/*
+ * Writes a word of the epoch before as it is in this one, so that the next capacity finds the share and not only a number; and what has
+ * expired is taken out, so that no change of the policy gives it a new life.
+ */
+static void convert(const struct map *map, struct state *state, const struct policy *policy)
 {
-	uint64_t seen = atomic_load_explicit(&state->tokens, memory_order_relaxed);
+	uint64_t seen = tokens_word(state);
 
 	while (is_here(seen)) {
-		struct level level = level_of(seen, policy);
-		if (level.epoch == tokens_epoch(seen) || change(state, &seen, &level, level.tokens))
+		struct level level = level_to_change(map, state, seen, policy);
+		uint64_t there = not_expired(map, state, policy, &level);
+		if ((level.epoch == tokens_epoch(seen) && there == level.tokens) || change(state, &seen, &level, there))
 			return;
 	}
 }
@@ -235,7 +276,8 @@ static void convert(struct state *state, const struct policy *policy)
 void budget_settle(const struct map *map, struct state *state, const struct policy *policy, uint64_t now_ms)
 {
 	pay_floor(map, state, policy, now_ms);
-	convert(state, policy);
+	convert(map, state, policy);
+	earned_clean(state, policy);
 	/* Time without a floor passes unpaid. A failure: somebody has just claimed; that will do. */
 	uint64_t refilled = atomic_load_explicit(&state->refilled_ms, memory_order_acquire);
 	uint64_t here = refilled_make(refilled_rest(refilled), now_ms);
@@ -243,10 +285,44 @@ void budget_settle(const struct map *map, struct state *state, const struct poli
 		atomic_compare_exchange_strong_explicit(&state->refilled_ms, &refilled, here, memory_order_acq_rel, memory_order_relaxed);
 }
 
+void budget_start(const struct map *map, struct state *state, const struct policy *policy, uint64_t now_ms)
+{
+	uint64_t full = tokens_make(WORD_LIVE, (unsigned)policy->budget_epoch, capacity_of(policy));
+
+	if (earned_expires(policy))
+		earned_renew(map, state, policy);
+	atomic_store_explicit(&state->refilled_ms, refilled_make(0, now_ms), memory_order_relaxed);
+	atomic_store_explicit(&state->tokens, full, memory_order_release);
+}
+
+void budget_carry(const struct state *old, struct state *new)
+{
+	/* acquire, acq_rel: as in pay_floor. An interval that was claimed in the old segment is not paid again in the new one. */
+	uint64_t paid = atomic_load_explicit(&old->refilled_ms, memory_order_acquire);
+	uint64_t seen = atomic_load_explicit(&new->refilled_ms, memory_order_relaxed);
+
+	while (refilled_ms(seen) < refilled_ms(paid) &&
+	       !atomic_compare_exchange_weak_explicit(&new->refilled_ms, &seen, paid, memory_order_acq_rel, memory_order_relaxed))
+		;
+	earned_carry(old, new);
+}
+
 int budget_fill(const struct map *map, struct state *state, const struct policy *policy)
 {
-	(void)map;
-	return add(state, policy, TOKENS_MASK);
+	if (earned_expires(policy) && is_here(tokens_word(state)))
+		earned_renew(map, state, policy);
+	return add(map, state, policy, TOKENS_MASK);
+}
+
+/* The most that can be there now, the floor's share of this moment included: what has not expired. */
+static uint64_t most_now(const struct state *state, const struct policy *policy, uint64_t refilled, uint64_t now_ms)
+{
+	uint64_t paid;
+	uint64_t since = earned_since(policy, now_ms);
+
+	if (refilled_ms(refilled) > since)
+		since = refilled_ms(refilled);
+	return earned_at(state, policy, now_ms) + floor_due(policy, refilled_make(0, since), now_ms, &paid);
 }
 
 uint64_t budget_now(const struct map *map, const struct state *state, const struct policy *policy, uint64_t now_ms)
@@ -254,10 +330,15 @@ uint64_t budget_now(const struct map *map, const struct state *state, const stru
 	(void)map;
 	uint64_t paid;
 	uint64_t refilled = atomic_load_explicit(&state->refilled_ms, memory_order_acquire);
-	uint64_t w = atomic_load_explicit(&state->tokens, memory_order_relaxed);
+	uint64_t w = tokens_word(state);
 	if (!is_here(w))
 		return 0;
+	now_ms &= TIME_MASK;
 	struct level level = level_of(w, policy);
-	uint64_t due = floor_due(policy, refilled, now_ms & TIME_MASK, &paid);
-	return smaller(level.tokens + smaller(due, level.capacity - level.tokens), capacity_of(policy));
+	uint64_t due = floor_due(policy, refilled, now_ms, &paid);
+	uint64_t there = smaller(level.tokens + smaller(due, level.capacity - level.tokens), capacity_of(policy));
+	/* A word of another epoch gets a new life, or is not judged. */
+	if (earned_expires(policy) && tokens_epoch(w) == (policy->budget_epoch & 0xff))
+		there = smaller(there, most_now(state, policy, refilled, now_ms));
+	return there;
 }

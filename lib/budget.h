@@ -22,6 +22,13 @@ int budget_deposit(const struct map *map, struct state *state, const struct poli
  * filled is kept also where nobody has touched the budget since the last change of its capacity.
  */
 void budget_settle(const struct map *map, struct state *state, const struct policy *policy, uint64_t now_ms);
+/* A full bucket, paid until now. For a record that nobody can look up. */
+void budget_start(const struct map *map, struct state *state, const struct policy *policy, uint64_t now_ms);
+/*
+ * What stands beside the tokens, from a superseded segment to its successor: until when the floor was paid, and when tokens were earned.
+ * Anyone, several at once, any number of times; before and after the tokens are moved.
+ */
+void budget_carry(const struct state *old, struct state *new);
 /* Fills it, for an operator's reset. 0, or -ESTALE. */
 int budget_fill(const struct map *map, struct state *state, const struct policy *policy);
 /* Millionths of a token that are there now, the floor's share of this moment included. Writes nothing. */

@@ -9,6 +9,7 @@
  */
 #include <string.h>
 
+#include "budget.h"
 #include "move.h"
 #include "permit.h"
 #include "policy.h"
@@ -127,7 +128,6 @@ void move_words(const struct map *from, struct state *old, const struct map *to,
 		copy_once(&old->transition, &new->transition);
 		copy_once(&old->event_generation, &new->event_generation);
 		copy_once(&old->bad_tick, &new->bad_tick);
-		copy_once(&old->refilled_ms, &new->refilled_ms);
 		copy_once(&old->throttle, &new->throttle);
 		copy_text(&old->override_text[0], &new->override_text[0]);
 		copy_text(&old->override_text[1], &new->override_text[1]);
@@ -136,7 +136,10 @@ void move_words(const struct map *from, struct state *old, const struct map *to,
 	raise_to(&new->calls, atomic_load_explicit(&old->calls, memory_order_relaxed));
 	move_word(&old->override, &new->override, 62);
 	move_word(&old->streak, &new->streak, 46);
+	/* Twice: what is in the tokens that were moved was earned, and its interval claimed, before. */
+	budget_carry(old, new);
 	move_word(&old->tokens, &new->tokens, 62);
+	budget_carry(old, new);
 	move_word(&old->rate, &new->rate, 62);
 	/* Last: who sees that the breaker has moved finds the others moved too. */
 	move_breaker(&old->breaker, &new->breaker);

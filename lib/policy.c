@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "budget.h"
 #include "clock.h"
 #include "failpoint.h"
 #include "permit.h"
@@ -192,7 +193,7 @@ void policy_write(const struct map *map, uint32_t index, const struct policy *po
 	next.rate_previous_per_second = next.rate_per_second;
 	next.rate_previous_burst = next.rate_burst;
 	if (policy_read(map, index, &old, &sequence) == 0 && sequence > 0) {
-		bool changed = old.budget_capacity != next.budget_capacity;
+		bool changed = old.budget_capacity != next.budget_capacity || old.budget_ttl_ms != next.budget_ttl_ms;
 		next.budget_epoch = (old.budget_epoch + (changed ? 1 : 0)) & 0xff;
 		next.budget_previous = changed ? old.budget_capacity : old.budget_previous;
 		changed = old.rate_per_second != next.rate_per_second || old.rate_burst != next.rate_burst;
@@ -244,9 +245,7 @@ static void fresh_state(const struct map *map, uint32_t index, const struct poli
 	atomic_store_explicit(&state->streak, streak_make(generation, WORD_LIVE, 0), memory_order_relaxed);
 	atomic_store_explicit(&state->override, override_make(WORD_LIVE, OVERRIDE_NONE, override_serial(override), 0),
 	                      memory_order_relaxed);
-	atomic_store_explicit(&state->tokens, tokens_make(WORD_LIVE, (unsigned)policy->budget_epoch, policy->budget_capacity),
-	                      memory_order_relaxed);
-	atomic_store_explicit(&state->refilled_ms, now, memory_order_relaxed);
+	budget_start(map, state, policy, now);
 	atomic_store_explicit(&state->rate, rate_make(WORD_LIVE, (unsigned)policy->rate_epoch, 0), memory_order_relaxed);
 	if (breaker_tag(old) != TAG_EMPTY)
 		throttle_forget(state, now);

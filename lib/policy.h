@@ -23,7 +23,7 @@ void policy_clamp(struct policy *policy, const struct segment_dims *dims);
 /* A consistent, clamped copy. Returns its sequence in *sequence. -EAGAIN when the writer was too fast for several tries. */
 int policy_read(const struct map *map, uint32_t index, struct policy *policy, uint64_t *sequence);
 
-/* Writes a policy; rescd only. Where the budget's capacity changes, the copy in the segment gets the next budget_epoch,
+/* Writes a policy; rescd only. Where the budget's capacity or ttl changes, the copy in the segment gets the next budget_epoch,
  * where the rate limit changes the next rate_epoch. */
 void policy_write(const struct map *map, uint32_t index, const struct policy *policy);
 

@@ -186,7 +186,7 @@ struct policy {
 	uint64_t budget_threshold_ppm; /* of the capacity: retries stop when no more than this is left; 0: when it is empty */
 	uint64_t budget_capacity;
 	uint64_t budget_per_second; /* the floor */
-	uint64_t budget_epoch;      /* low 8 bits; moves when the capacity changes */
+	uint64_t budget_epoch;      /* low 8 bits; moves when the capacity or the ttl changes */
 	uint64_t budget_previous;   /* the capacity of the epoch before */
 	uint64_t retries_floor;     /* POLICY_RETRY_CAP: retries in flight are at most the larger of this */
 	uint64_t retries_share_ppm; /* and this share of the calls in flight */
@@ -334,7 +334,7 @@ struct state {
 	/* Written by deposits and withdrawals. */
 	_Alignas(SEGMENT_LINE) word tokens; /* {kind:2, epoch:8, tokens:54} in millionths */
 	word refilled_ms;                   /* {rest:24, ms:40}: until when the floor has been paid in; see budget.c */
-	_Alignas(SEGMENT_LINE) word earned[WINDOW_RING]; /* {tick:24, amount:40}: deposits that have not expired; see budget.c */
+	_Alignas(SEGMENT_LINE) word earned[WINDOW_RING]; /* {epoch:2, tick:22, amount:40}: deposits that have not expired; see earned.c */
 
 	/* Each written by calls where its policy is on. */
 	_Alignas(SEGMENT_LINE) word rate;     /* {kind:2, epoch:2, time:60}: see rate.h */

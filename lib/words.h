@@ -8,6 +8,7 @@
  *	streak    63..48 generation  47..46 kind   31..0 failures
  *	tally     63..48 generation  47..32 ok   31..16 fail   15..0 slow
  *	tokens    63..62 kind    61..54 epoch    53..0 millionths of a token
+ *	earned    63..62 epoch   61..40 tick   39..0 millionths of a token
  *	window    63..36 tick    35..24 generation   23..0 count
  *	probe     63..32 life    31..24 generation   23..0 granted (ms)
  *	permit    63..32 life    31 retry   30..0 call
@@ -113,6 +114,19 @@ static inline uint64_t tokens_make(unsigned kind, unsigned epoch, uint64_t token
 static inline unsigned tokens_kind(uint64_t w) { return (unsigned)(w >> 62); }
 static inline unsigned tokens_epoch(uint64_t w) { return (unsigned)(w >> 54) & 0xff; }
 static inline uint64_t tokens_count(uint64_t w) { return w & TOKENS_MASK; }
+
+/* ---- earned: a slice of what was deposited ---- */
+
+#define EARNED_MASK ((UINT64_C(1) << 40) - 1)
+#define EARNED_TICK_MASK ((UINT64_C(1) << 22) - 1)
+
+static inline uint64_t earned_make(unsigned epoch, uint64_t tick, uint64_t amount)
+{
+	return (uint64_t)(epoch & 3) << 62 | (tick & EARNED_TICK_MASK) << 40 | (amount & EARNED_MASK);
+}
+static inline unsigned earned_epoch(uint64_t w) { return (unsigned)(w >> 62); }
+static inline uint64_t earned_tick(uint64_t w) { return w >> 40 & EARNED_TICK_MASK; }
+static inline uint64_t earned_amount(uint64_t w) { return w & EARNED_MASK; }
 
 /* ---- window bucket ---- */
 

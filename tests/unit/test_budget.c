@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include "earned.h"
 #include "failpoint.h"
 #include "fixture.h"
 #include "random.h"
@@ -477,9 +478,14 @@ START_TEST(whatever_the_bits_nothing_is_above_the_capacity)
 		f.policy.budget_previous = random_next() >> random_below(64);
 		f.policy.budget_per_second = random_next() >> random_below(64);
 		f.policy.budget_epoch = random_below(4);
+		f.policy.budget_cost = random_next() >> random_below(64);
+		f.policy.budget_threshold_ppm = random_below(3) == 0 ? random_next() >> random_below(64) : 0;
+		f.policy.budget_ttl_ms = random_below(2) == 0 ? random_next() >> random_below(64) : 0;
 		policy_clamp(&f.policy, &f.map.dims);
 		fixture_store(&f.state->tokens, random_next());
 		fixture_store(&f.state->refilled_ms, random_next() >> random_below(64));
+		for (unsigned k = 0; k < WINDOW_RING; k++)
+			fixture_store(&f.state->earned[k], random_next());
 		uint64_t ms = random_next() & TIME_MASK;
 		ck_assert_uint_le(now(ms), f.policy.budget_capacity);
 		withdraw(ms);
@@ -487,6 +493,472 @@ START_TEST(whatever_the_bits_nothing_is_above_the_capacity)
 		budget_settle(&f.map, f.state, &f.policy, ms);
 		ck_assert_uint_le(now(ms), f.policy.budget_capacity);
 	}
+}
+END_TEST
+
+/* ---- tokens that expire ---- */
+
+#define TTL 10000 /* ten slices of a second */
+
+/* A full bucket at time 0, and no slice of an earlier test. */
+static void expiring(uint64_t ratio, uint64_t capacity, uint64_t per_second, uint64_t ttl_ms)
+{
+	fixture_at(&f, 0);
+	for (unsigned i = 0; i < WINDOW_RING; i++)
+		fixture_store(&f.state->earned[i], 0);
+	f.policy = plan(ratio, capacity, per_second);
+	f.policy.budget_ttl_ms = ttl_ms;
+	budget_start(&f.map, f.state, &f.policy, 0);
+}
+
+static void deposit_at(uint64_t ms)
+{
+	fixture_at(&f, ms);
+	ck_assert_int_eq(budget_deposit(&f.map, f.state, &f.policy, ms), 0);
+}
+
+static void deposits_at(uint64_t ms, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++)
+		deposit_at(ms);
+}
+
+START_TEST(L13_what_a_bucket_starts_with_expires)
+{
+	expiring(TOKEN / 5, 10 * TOKEN, 0, TTL);
+	ck_assert_uint_eq(now(9999), 10 * TOKEN);
+	ck_assert_uint_eq(now(10000), 0);
+	ck_assert_int_eq(withdraw(9999), 0);
+	ck_assert_uint_eq(drain(9999), 9);
+	expiring(TOKEN / 5, 10 * TOKEN, 0, TTL);
+	ck_assert_int_eq(withdraw(10000), 1);
+	/* A ttl of two minutes, and one of a day. */
+	static const uint64_t ttls[] = {120000, 86400000, 10, 7, 1, 999, 12345};
+	for (size_t i = 0; i < sizeof ttls / sizeof ttls[0]; i++) {
+		expiring(TOKEN / 5, 10 * TOKEN, 0, ttls[i]);
+		ck_assert_int_eq(withdraw(ttls[i] - ttls[i] / 10 - 1), 0);
+		ck_assert_int_eq(withdraw(ttls[i]), 1);
+	}
+}
+END_TEST
+
+START_TEST(deposits_expire_in_the_order_of_their_age)
+{
+	expiring(TOKEN, 10 * TOKEN, 0, TTL);
+	ck_assert_uint_eq(drain(0), 10);
+	deposits_at(1000, 3);
+	deposits_at(5000, 4);
+	ck_assert_int_eq(withdraw(6000), 0); /* one of the older */
+	ck_assert_uint_eq(now(10999), 6 * TOKEN);
+	ck_assert_uint_eq(now(11000), 4 * TOKEN);
+	ck_assert_int_eq(withdraw(11000), 0);
+	ck_assert_uint_eq(now(14999), 3 * TOKEN);
+	ck_assert_uint_eq(now(15000), 0);
+}
+END_TEST
+
+START_TEST(a_deposit_into_a_full_bucket_renews_it)
+{
+	expiring(TOKEN, 10 * TOKEN, 0, TTL);
+	deposits_at(8000, 4);
+	ck_assert_uint_eq(now(9999), 10 * TOKEN);
+	ck_assert_uint_eq(now(10000), 4 * TOKEN);
+	ck_assert_uint_eq(drain(10000), 4);
+	/* Nothing is in it twice. */
+	ck_assert_uint_eq(now(17999), 0);
+}
+END_TEST
+
+START_TEST(a_slice_that_holds_the_capacity_is_only_read)
+{
+	expiring(TOKEN, 10 * TOKEN, 0, TTL);
+	deposits_at(3000, 9);
+	uint64_t slice = fixture_load(&f.state->earned[3]);
+	ck_assert_uint_eq(slice, earned_make(0, 3, 9 * TOKEN));
+	deposits_at(3500, 2);
+	ck_assert_uint_eq(fixture_load(&f.state->earned[3]), earned_make(0, 3, 10 * TOKEN));
+	/* What another deposit would write: the kind of the word. */
+	uint64_t w = tokens_make(WORD_PREPARED, 0, 10 * TOKEN);
+	fixture_store(&f.state->tokens, w);
+	deposits_at(3999, 1000);
+	ck_assert_uint_eq(fixture_load(&f.state->tokens), w);
+	ck_assert_uint_eq(fixture_load(&f.state->earned[3]), earned_make(0, 3, 10 * TOKEN));
+}
+END_TEST
+
+START_TEST(L13_the_floor_expires_too_and_each_second_of_it_at_its_time)
+{
+	expiring(0, 20 * TOKEN, TOKEN, TTL);
+	ck_assert_uint_eq(drain(0), 20);
+	/* Nobody asks for an hour: what flowed in during the last ten seconds is there, this slice included. */
+	ck_assert_uint_eq(now(3600500), 9500000);
+	ck_assert_uint_eq(drain(3600500), 9);
+	ck_assert_uint_eq(now(3600500), 500000);
+	ck_assert_uint_eq(now(3600999), 999000);
+	/* What is left of it is of this moment. */
+	ck_assert_int_eq(withdraw(3601000), 0);
+	ck_assert_uint_eq(now(3601000), 0);
+}
+END_TEST
+
+START_TEST(an_old_full_bucket_is_what_the_floor_paid_lately)
+{
+	expiring(0, 20 * TOKEN, TOKEN, TTL);
+	ck_assert_uint_eq(now(3600000), 9 * TOKEN);
+	ck_assert_uint_eq(drain(3600000), 9);
+	/* And one that is smaller than that is full. */
+	expiring(0, 5 * TOKEN, TOKEN, TTL);
+	ck_assert_uint_eq(now(3600000), 5 * TOKEN);
+	ck_assert_uint_eq(drain(3600000), 5);
+	ck_assert_int_eq(withdraw(3600999), 1);
+}
+END_TEST
+
+START_TEST(no_fraction_of_a_floor_that_expires_is_lost_to_frequent_asking)
+{
+	static const uint64_t rates[] = {1, 333, 1001, TOKEN / 3, 12345678};
+
+	for (size_t i = 0; i < sizeof rates / sizeof rates[0]; i++) {
+		uint64_t taken = 0;
+		expiring(0, 100 * TOKEN, rates[i], 86400000);
+		drain(0);
+		for (uint64_t ms = 1; ms <= 10000; ms++)
+			taken += withdraw(ms) == 0;
+		ck_assert_uint_eq(taken * TOKEN + now(10000), rates[i] * 10);
+	}
+}
+END_TEST
+
+START_TEST(with_a_threshold_too_what_has_expired_is_gone)
+{
+	expiring(TOKEN, 10 * TOKEN, 0, TTL);
+	f.policy.budget_threshold_ppm = 500000;
+	deposits_at(9000, 7);
+	ck_assert_int_eq(withdraw(9999), 0);  /* 9 are left */
+	ck_assert_int_eq(withdraw(10000), 0); /* 7 - 1 */
+	ck_assert_int_eq(withdraw(10000), 1);
+	ck_assert_uint_eq(now(10000), 5 * TOKEN);
+}
+END_TEST
+
+START_TEST(reset_fills_with_tokens_of_this_moment)
+{
+	expiring(0, 10 * TOKEN, 0, TTL);
+	fixture_at(&f, 20000);
+	ck_assert_uint_eq(now(20000), 0);
+	ck_assert_int_eq(budget_fill(&f.map, f.state, &f.policy), 0);
+	ck_assert_uint_eq(now(29999), 10 * TOKEN);
+	ck_assert_uint_eq(now(30000), 0);
+}
+END_TEST
+
+/* As rescd does it. */
+static void reload_to(uint64_t capacity, uint64_t ttl_ms, uint64_t ms)
+{
+	fixture_at(&f, ms);
+	budget_settle(&f.map, f.state, &f.policy, ms);
+	reload(capacity);
+	f.policy.budget_ttl_ms = ttl_ms;
+}
+
+START_TEST(D8_a_changed_capacity_or_ttl_gives_what_is_there_a_new_life)
+{
+	expiring(TOKEN, 10 * TOKEN, 0, TTL);
+	ck_assert_int_eq(withdraw(5000), 0);
+	reload_to(20 * TOKEN, TTL, 5000);
+	ck_assert_uint_eq(now(5000), 18 * TOKEN);
+	ck_assert_int_eq(withdraw(9000), 0);
+	ck_assert_uint_eq(now(18999), 17 * TOKEN);
+	ck_assert_uint_eq(now(19000), 0);
+	/* Another ttl means other ticks. */
+	reload_to(20 * TOKEN, 1000, 18000);
+	deposit_at(18050);
+	ck_assert_uint_eq(now(18999), 18 * TOKEN);
+	ck_assert_uint_eq(now(19049), 0);
+}
+END_TEST
+
+START_TEST(D8_a_ttl_where_there_was_none_starts_now)
+{
+	expiring(TOKEN, 10 * TOKEN, 0, 0);
+	ck_assert_int_eq(withdraw(1000000), 0);
+	reload_to(10 * TOKEN, TTL, 2000000);
+	ck_assert_uint_eq(now(2000000), 9 * TOKEN);
+	ck_assert_int_eq(withdraw(2000000), 0);
+	ck_assert_uint_eq(now(2009999), 8 * TOKEN);
+	ck_assert_uint_eq(now(2010000), 0);
+	/* And where it is taken away, nothing expires any more; what had is not back. */
+	deposits_at(2010000, 4);
+	reload_to(10 * TOKEN, 0, 2010000);
+	ck_assert_uint_eq(now(TIME_MASK), 4 * TOKEN);
+	deposit_at(2010000);
+	ck_assert_uint_eq(now(TIME_MASK), 5 * TOKEN);
+}
+END_TEST
+
+START_TEST(a_new_life_is_given_once)
+{
+	/* A full bucket of the epoch before: the first deposit gives it a new life, the others do not. */
+	expiring(TOKEN, 10 * TOKEN, 0, TTL);
+	reload(10 * TOKEN);
+	f.policy.budget_ttl_ms = 2 * TTL;
+	deposit_at(2000);
+	deposit_at(21000);
+	ck_assert_uint_eq(now(21999), 10 * TOKEN);
+	ck_assert_uint_eq(now(22000), TOKEN);
+}
+END_TEST
+
+START_TEST(a_policy_that_is_written_with_another_ttl_has_another_epoch)
+{
+	struct policy policy = f.policy;
+	uint64_t sequence;
+
+	policy.budget_ttl_ms = TTL;
+	policy_write(&f.map, f.index, &policy);
+	ck_assert_int_eq(policy_read(&f.map, f.index, &f.policy, &sequence), 0);
+	ck_assert_uint_eq(f.policy.budget_epoch, 1);
+	fixture_at(&f, 50000);
+	ck_assert_int_eq(withdraw(50000), 0);
+	ck_assert_uint_eq(now(50000), 9 * TOKEN);
+	ck_assert_uint_eq(now(59999), 9 * TOKEN);
+	ck_assert_uint_eq(now(60000), 0);
+	/* A name that comes back gets a bucket that is full now. */
+	policy_retire(&f.map, f.index);
+	fixture_at(&f, 90000);
+	fixture_publish(&f, &policy);
+	ck_assert_uint_eq(now(99999), 10 * TOKEN);
+	ck_assert_uint_eq(now(100000), 0);
+}
+END_TEST
+
+START_TEST(D8_a_caller_with_an_old_policy_harms_no_newer_slice)
+{
+	expiring(TOKEN, 10 * TOKEN, 0, TTL);
+	struct policy old = f.policy;
+	fixture_at(&f, 5000);
+	reload(20 * TOKEN);
+	f.policy.budget_ttl_ms = 2 * TTL;
+	ck_assert_int_eq(withdraw(5000), 0); /* the slice of now is in another place, and holds 20 */
+	for (uint64_t ms = 5000; ms < 25000; ms += 500) {
+		fixture_at(&f, ms);
+		ck_assert_int_eq(budget_deposit(&f.map, f.state, &old, ms), 0);
+	}
+	ck_assert_uint_eq(now(23999), 19 * TOKEN);
+	ck_assert_int_eq(budget_withdraw(&f.map, f.state, &old, RESC_FAIL, 23999), 0);
+	ck_assert_uint_eq(now(23999), 18 * TOKEN);
+}
+END_TEST
+
+START_TEST(a_depositor_that_was_stopped_brings_no_old_deposit)
+{
+	expiring(TOKEN, 10 * TOKEN, 0, TTL);
+	ck_assert_uint_eq(drain(0), 10);
+	deposits_at(20000, 3);
+	/* It read the clock at 4 s; tick 4 has the place of tick 20. */
+	ck_assert_int_eq(budget_deposit(&f.map, f.state, &f.policy, 4000), 0);
+	ck_assert_uint_eq(now(20000), 3 * TOKEN);
+	ck_assert_int_eq(budget_deposit(&f.map, f.state, &f.policy, 10999), 0);
+	ck_assert_uint_eq(now(20000), 3 * TOKEN);
+	/* Not long ago is not too late. */
+	ck_assert_int_eq(budget_deposit(&f.map, f.state, &f.policy, 11000), 0);
+	ck_assert_uint_eq(now(20000), 4 * TOKEN);
+	ck_assert_uint_eq(now(21000), 3 * TOKEN);
+}
+END_TEST
+
+START_TEST(damaged_slices_are_replaced_and_do_not_fill_the_bucket)
+{
+	expiring(TOKEN, 10 * TOKEN, 0, TTL);
+	drain(0);
+	for (unsigned i = 0; i < WINDOW_RING; i++)
+		fixture_store(&f.state->earned[i], earned_make(0, 1000 + i, EARNED_MASK));
+	ck_assert_uint_eq(now(5000), 0);
+	for (uint64_t tick = 0; tick < 16; tick++) {
+		deposit_at(5000 + tick * 1000);
+		ck_assert_int_eq(withdraw(5000 + tick * 1000), 0);
+	}
+}
+END_TEST
+
+START_TEST(carried_slices_keep_their_age)
+{
+	struct policy policy = f.policy;
+	struct state *next = map_state(&f.map, (uint32_t)policy_publish(&f.map, "next", &policy));
+
+	expiring(TOKEN, 10 * TOKEN, 0, TTL);
+	drain(0);
+	deposits_at(1000, 3);
+	deposits_at(5000, 4);
+	uint64_t w = fixture_load(&f.state->tokens);
+	for (int i = 0; i < 3; i++)
+		budget_carry(f.state, next);
+	fixture_store(&next->tokens, w);
+	ck_assert_uint_eq(budget_now(&f.map, next, &f.policy, 10999), 7 * TOKEN);
+	ck_assert_uint_eq(budget_now(&f.map, next, &f.policy, 11000), 4 * TOKEN);
+	/* A late deposit into the old one is carried too, and nothing newer is lost. */
+	deposit_at(6000);
+	deposit_at(15000); /* the place of a tick that was never used */
+	fixture_store(&next->earned[5], earned_make(0, 21, 2 * TOKEN));
+	budget_carry(f.state, next);
+	ck_assert_uint_eq(fixture_load(&next->earned[5]), earned_make(0, 21, 2 * TOKEN));
+	ck_assert_uint_eq(fixture_load(&next->earned[6]), earned_make(0, 6, TOKEN));
+	ck_assert_uint_eq(fixture_load(&next->earned[15]), earned_make(0, 15, TOKEN));
+}
+END_TEST
+
+START_TEST(an_interval_of_the_floor_is_not_paid_again_in_the_successor)
+{
+	struct policy policy = plan(0, 10 * TOKEN, TOKEN);
+	struct state *next = map_state(&f.map, (uint32_t)policy_publish(&f.map, "next", &policy));
+
+	fresh(0, 10 * TOKEN, TOKEN, 0, 0);
+	budget_carry(f.state, next);
+	ck_assert_int_eq(withdraw(2500), 0);
+	fixture_store(&next->tokens, fixture_load(&f.state->tokens)); /* moved */
+	budget_carry(f.state, next);
+	ck_assert_uint_eq(budget_now(&f.map, next, &f.policy, 2500), TOKEN + TOKEN / 2);
+	/* Nor is it taken back. */
+	fixture_store(&f.state->refilled_ms, 1000);
+	budget_carry(f.state, next);
+	ck_assert_uint_eq(fixture_load(&next->refilled_ms), 2500);
+}
+END_TEST
+
+START_TEST(D10_death_between_slice_and_tokens_loses_that_deposit)
+{
+	struct fixture private = f;
+	struct policy policy = plan(TOKEN, 10 * TOKEN, 0);
+
+	policy.budget_ttl_ms = TTL;
+	fixture_open_shared(&f, &policy);
+	expiring(TOKEN, 10 * TOKEN, 0, TTL);
+	drain(0);
+	pid_t pid = fork();
+	if (pid == 0) {
+		failpoint_set("budget.earned=kill");
+		deposit_at(1000);
+		_exit(0);
+	}
+	ck_assert_int_eq(fixture_wait(pid), -SIGKILL);
+	ck_assert_uint_eq(now(1000), 0);
+	deposits_at(2000, 2);
+	ck_assert_uint_eq(drain(2000), 2);
+	map_close(&f.map);
+	f = private;
+}
+END_TEST
+
+/* The bucket as a list of deposits, oldest first; thousandths of a millionth. A deposit is of its slice. */
+#define KEPT 64
+struct aged {
+	unsigned __int128 amount[KEPT];
+	uint64_t tick[KEPT];
+	uint64_t slice_ms;
+};
+
+static unsigned __int128 aged_total(const struct aged *a)
+{
+	unsigned __int128 total = 0;
+
+	for (int i = 0; i < KEPT; i++)
+		total += a->amount[i];
+	return total;
+}
+
+static void aged_take(struct aged *a, unsigned __int128 amount)
+{
+	for (;;) {
+		int oldest = -1;
+		for (int i = 0; i < KEPT; i++)
+			if (a->amount[i] > 0 && (oldest < 0 || a->tick[i] < a->tick[oldest]))
+				oldest = i;
+		if (oldest < 0 || amount == 0)
+			return;
+		unsigned __int128 taken = amount < a->amount[oldest] ? amount : a->amount[oldest];
+		a->amount[oldest] -= taken;
+		amount -= taken;
+	}
+}
+
+static void aged_expire(struct aged *a, uint64_t ms)
+{
+	for (int i = 0; i < KEPT; i++)
+		if (a->tick[i] + 10 <= ms / a->slice_ms)
+			a->amount[i] = 0;
+}
+
+static void aged_put(struct aged *a, uint64_t ms, unsigned __int128 amount)
+{
+	uint64_t tick = ms / a->slice_ms;
+	unsigned __int128 most = (unsigned __int128)f.policy.budget_capacity * 1000;
+
+	aged_expire(a, ms);
+	if (a->tick[tick % KEPT] != tick)
+		a->amount[tick % KEPT] = 0;
+	a->tick[tick % KEPT] = tick;
+	a->amount[tick % KEPT] += amount;
+	/* What runs over takes the place of the oldest. */
+	if (aged_total(a) > most)
+		aged_take(a, aged_total(a) - most);
+}
+
+/* Equal but for the fraction of a millionth that each of ten slices rounds away. */
+static void expect_as_aged(struct aged *a, uint64_t ms)
+{
+	aged_expire(a, ms);
+	int64_t difference = (int64_t)now(ms) - (int64_t)(uint64_t)(aged_total(a) / 1000);
+
+	ck_assert_int_le(difference, 2);
+	ck_assert_int_ge(difference, f.policy.budget_per_second == 0 ? 0 : -15);
+}
+
+static void aged_flow(struct aged *a, uint64_t *ms, uint64_t until)
+{
+	if (f.policy.budget_per_second == 0)
+		*ms = until;
+	for (; *ms < until; (*ms)++)
+		aged_put(a, *ms, f.policy.budget_per_second);
+}
+
+static void play_aged(uint64_t seed, bool floor)
+{
+	struct aged a = {.slice_ms = 0};
+	uint64_t ms = 0;
+
+	resc_seed(seed);
+	uint64_t capacity = (1 + random_below(20)) * TOKEN;
+	a.slice_ms = 1 + random_below(20);
+	expiring(random_below(2 * TOKEN), capacity, floor ? random_below(50 * TOKEN) : 0, a.slice_ms * 10);
+	aged_put(&a, 0, (unsigned __int128)capacity * 1000);
+	for (int i = 0; i < 2000; i++) {
+		uint64_t next = ms + (random_below(16) == 0 ? random_below(a.slice_ms * 15) : random_below(a.slice_ms));
+		aged_flow(&a, &ms, next);
+		aged_expire(&a, ms);
+		if (random_below(2) == 0) {
+			deposit_at(ms);
+			aged_put(&a, ms, (unsigned __int128)f.policy.budget_ratio * 1000);
+		} else if (withdraw(ms) == 0) {
+			ck_assert_uint_ge((uint64_t)(aged_total(&a) / 1000) + 2, TOKEN);
+			aged_take(&a, (unsigned __int128)TOKEN * 1000);
+		} else {
+			ck_assert_uint_lt((uint64_t)(aged_total(&a) / 1000), TOKEN + 16);
+		}
+		expect_as_aged(&a, ms);
+	}
+}
+
+START_TEST(random_sequences_expire_as_a_list_of_deposits_says)
+{
+	for (uint64_t seed = 1; seed <= 60; seed++)
+		play_aged(seed, false);
+}
+END_TEST
+
+START_TEST(random_sequences_with_a_floor_expire_as_a_list_of_deposits_says)
+{
+	for (uint64_t seed = 1; seed <= 30; seed++)
+		play_aged(seed, true);
 }
 END_TEST
 
@@ -720,6 +1192,27 @@ int main(void)
 	        reset_fills,
 	        a_word_that_has_moved_sends_the_caller_on,
 	        whatever_the_bits_nothing_is_above_the_capacity,
+	        L13_what_a_bucket_starts_with_expires,
+	        deposits_expire_in_the_order_of_their_age,
+	        a_deposit_into_a_full_bucket_renews_it,
+	        a_slice_that_holds_the_capacity_is_only_read,
+	        L13_the_floor_expires_too_and_each_second_of_it_at_its_time,
+	        an_old_full_bucket_is_what_the_floor_paid_lately,
+	        no_fraction_of_a_floor_that_expires_is_lost_to_frequent_asking,
+	        with_a_threshold_too_what_has_expired_is_gone,
+	        reset_fills_with_tokens_of_this_moment,
+	        D8_a_changed_capacity_or_ttl_gives_what_is_there_a_new_life,
+	        D8_a_ttl_where_there_was_none_starts_now,
+	        a_new_life_is_given_once,
+	        a_policy_that_is_written_with_another_ttl_has_another_epoch,
+	        D8_a_caller_with_an_old_policy_harms_no_newer_slice,
+	        a_depositor_that_was_stopped_brings_no_old_deposit,
+	        damaged_slices_are_replaced_and_do_not_fill_the_bucket,
+	        carried_slices_keep_their_age,
+	        an_interval_of_the_floor_is_not_paid_again_in_the_successor,
+	        D10_death_between_slice_and_tokens_loses_that_deposit,
+	        random_sequences_expire_as_a_list_of_deposits_says,
+	        random_sequences_with_a_floor_expire_as_a_list_of_deposits_says,
 	        random_sequences_are_as_the_model_says,
 	        D10_nothing_is_lost_or_invented,
 	        D10_a_small_bucket_never_gives_more_than_it_got,

@@ -252,6 +252,24 @@ START_TEST(streak_window_budget_and_counters_come_along)
 }
 END_TEST
 
+START_TEST(tokens_that_expire_keep_their_age)
+{
+	struct policy p = policy();
+
+	p.budget_ttl_ms = 10000;
+	named_reload(&old, &p);
+	both_at(2000);
+	override_reset(&old.map, old.index, ""); /* full now */
+	supersede();
+	ck_assert_double_eq(named_look(&next).tokens, 10);
+	both_at(11999);
+	calls(1, RESC_OK); /* a tenth of a token, in the new one */
+	ck_assert_double_eq(named_look(&next).tokens, 10);
+	both_at(12000);
+	ck_assert_double_eq_tol(named_look(&next).tokens, 0.1, 1e-9);
+}
+END_TEST
+
 START_TEST(an_override_comes_along_with_its_text)
 {
 	/* The texts of two serials in a row are in two places. */
@@ -841,6 +859,7 @@ int main(void)
 	        it_is_followed_before_rescd_has_moved_anything,
 	        an_open_breaker_stays_open_until_the_same_time,
 	        streak_window_budget_and_counters_come_along,
+	        tokens_that_expire_keep_their_age,
 	        an_override_comes_along_with_its_text,
 	        counters_never_go_back_for_a_worker_that_follows_before_rescd_carries,
 	        results_never_outrun_calls_on_the_way,

@@ -143,6 +143,109 @@ START_TEST(nothing_wraps)
 }
 END_TEST
 
+/* ---- many clients that fail together ---- */
+
+#define RETRIES 5
+
+struct herd {
+	unsigned busiest; /* retries in the busiest slot of time */
+	unsigned slots;   /* that have any */
+	uint64_t last_ms;
+};
+
+/* So many clients fail at the same moment, and each of their retries fails too, at once. */
+static struct herd stampede(const struct policy *policy, unsigned clients, uint64_t slot_ms)
+{
+	static unsigned counts[4096];
+	struct herd herd = {0, 0, 0};
+
+	memset(counts, 0, sizeof(counts));
+	resc_seed(3);
+	for (unsigned c = 0; c < clients; c++) {
+		uint64_t wait = 0;
+		uint64_t at = 0;
+		for (unsigned i = 1; i <= RETRIES; i++) {
+			wait = backoff_wait_ns(policy, i, wait);
+			at += wait;
+			ck_assert_uint_lt(at / (slot_ms * MS), 4096);
+			counts[at / (slot_ms * MS)]++;
+			herd.last_ms = at / MS > herd.last_ms ? at / MS : herd.last_ms;
+		}
+	}
+	for (unsigned i = 0; i < 4096; i++) {
+		herd.slots += counts[i] > 0;
+		herd.busiest = counts[i] > herd.busiest ? counts[i] : herd.busiest;
+	}
+	return herd;
+}
+
+START_TEST(E5_jitter_breaks_up_a_thundering_herd)
+{
+	struct policy policy = plan(BACKOFF_FIXED, JITTER_NONE);
+	struct herd herd = stampede(&policy, 200, 10);
+	ck_assert_uint_eq(herd.busiest, 200);
+	ck_assert_uint_eq(herd.slots, 5);
+	ck_assert_uint_eq(herd.last_ms, 500);
+	policy = plan(BACKOFF_EXPONENTIAL, JITTER_NONE);
+	herd = stampede(&policy, 200, 10);
+	ck_assert_uint_eq(herd.busiest, 200);
+	ck_assert_uint_eq(herd.slots, 5);
+	ck_assert_uint_eq(herd.last_ms, 3100);
+	policy = plan(BACKOFF_EXPONENTIAL, JITTER_FULL);
+	herd = stampede(&policy, 200, 10);
+	ck_assert_uint_lt(herd.busiest, 50);
+	ck_assert_uint_gt(herd.slots, 150);
+	ck_assert_uint_le(herd.last_ms, 3100);
+}
+END_TEST
+
+START_TEST(E12_a_hundred_that_reconnect_do_not_come_together)
+{
+	struct policy policy = plan(BACKOFF_EXPONENTIAL, JITTER_NONE);
+
+	policy.base_ns = 500 * MS;
+	policy.cap_ns = 30000 * MS;
+	struct herd herd = stampede(&policy, 100, 100);
+	ck_assert_uint_eq(herd.busiest, 100);
+	ck_assert_uint_eq(herd.last_ms, 15500);
+	policy.backoff_jitter = JITTER_FULL;
+	herd = stampede(&policy, 100, 100);
+	ck_assert_uint_lt(herd.busiest, 40);
+	ck_assert_uint_le(herd.last_ms, 15500);
+}
+END_TEST
+
+#define CHILDREN 16
+
+/* Prefork workers are copies of one process, which may have drawn already. */
+START_TEST(G4_forked_workers_do_not_wait_for_the_same_time)
+{
+	struct policy policy = plan(BACKOFF_EXPONENTIAL, JITTER_FULL);
+	uint64_t waits[CHILDREN + 1];
+	int ends[2];
+
+	resc_seed(42);
+	backoff_wait_ns(&policy, 3, 0);
+	ck_assert_int_eq(pipe(ends), 0);
+	for (int i = 0; i < CHILDREN; i++) {
+		pid_t pid = fork();
+		if (pid == 0) {
+			uint64_t wait = backoff_wait_ns(&policy, 3, 0);
+			_exit(write(ends[1], &wait, sizeof(wait)) != (ssize_t)sizeof(wait));
+		}
+		ck_assert_int_eq(fixture_wait(pid), 0);
+		ck_assert_int_eq(read(ends[0], &waits[i], sizeof(waits[i])), sizeof(waits[i]));
+	}
+	waits[CHILDREN] = backoff_wait_ns(&policy, 3, 0);
+	for (int i = 0; i <= CHILDREN; i++) {
+		for (int j = 0; j < i; j++)
+			ck_assert_uint_ne(waits[i], waits[j]); /* of 400 million */
+	}
+	close(ends[0]);
+	close(ends[1]);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("backoff");
@@ -156,6 +259,9 @@ int main(void)
 	tcase_add_test(tests, proportional_jitter_does_not_gather_at_the_cap);
 	tcase_add_test(tests, no_cap_is_no_cap);
 	tcase_add_test(tests, nothing_wraps);
+	tcase_add_test(tests, E5_jitter_breaks_up_a_thundering_herd);
+	tcase_add_test(tests, E12_a_hundred_that_reconnect_do_not_come_together);
+	tcase_add_test(tests, G4_forked_workers_do_not_wait_for_the_same_time);
 	suite_add_tcase(suite, tests);
 	return fixture_run(suite);
 }

@@ -4,7 +4,10 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
 
 #include "earned.h"
 #include "failpoint.h"
@@ -1114,6 +1117,115 @@ START_TEST(D10_an_interval_of_the_floor_is_paid_once)
 }
 END_TEST
 
+/* ---- many processes, and some are killed ---- */
+
+#define PROCESSES 32
+#define KILLED    4
+
+/* What a process has done, counted after each operation: a death may leave one that was done and not counted. */
+struct account {
+	_Alignas(SEGMENT_LINE) word deposits;
+	word grants;
+	word refusals;
+};
+
+static uint64_t operations(const struct account *a)
+{
+	return fixture_load(&a->deposits) + fixture_load(&a->grants) + fixture_load(&a->refusals);
+}
+
+static void count_one(word *counter)
+{
+	fixture_store(counter, fixture_load(counter) + 1);
+}
+
+_Noreturn static void work_in_a_process(struct account *a, uint64_t seed, uint64_t count)
+{
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	resc_seed(seed);
+	for (uint64_t i = 0; i < count; i++) {
+		if (random_below(3) != 0) {
+			budget_deposit(&f.map, f.state, &f.policy, 0);
+			count_one(&a->deposits);
+		} else {
+			count_one(budget_withdraw(&f.map, f.state, &f.policy, RESC_FAIL, 0) == 0 ? &a->grants : &a->refusals);
+		}
+	}
+	_exit(0);
+}
+
+/* Kills it somewhere in the middle of its work, which has no end. */
+static void kill_in_the_middle(pid_t pid, const struct account *a, uint64_t after)
+{
+	while (operations(a) < after)
+		sched_yield();
+	kill(pid, SIGKILL);
+	ck_assert_int_eq(fixture_wait(pid), -SIGKILL);
+}
+
+/* The sums of all in *sum. */
+static void run_processes(uint64_t seed, uint64_t count, struct account *sum)
+{
+	struct account *accounts = mmap(NULL, PROCESSES * sizeof *accounts, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	pid_t pids[PROCESSES];
+
+	ck_assert_ptr_ne(accounts, MAP_FAILED);
+	for (uint64_t i = 0; i < PROCESSES; i++) {
+		pids[i] = fork();
+		ck_assert_int_ge(pids[i], 0);
+		if (pids[i] == 0)
+			work_in_a_process(&accounts[i], seed + i, i < KILLED ? UINT64_MAX : count);
+	}
+	resc_seed(seed);
+	for (int i = 0; i < KILLED; i++)
+		kill_in_the_middle(pids[i], &accounts[i], count / 100 + random_below(count / 2));
+	for (int i = KILLED; i < PROCESSES; i++) {
+		ck_assert_int_eq(fixture_wait(pids[i]), 0);
+		ck_assert_uint_eq(operations(&accounts[i]), count);
+	}
+	for (int i = 0; i < PROCESSES; i++) {
+		fixture_store(&sum->deposits, fixture_load(&sum->deposits) + fixture_load(&accounts[i].deposits));
+		fixture_store(&sum->grants, fixture_load(&sum->grants) + fixture_load(&accounts[i].grants));
+	}
+	munmap(accounts, PROCESSES * sizeof *accounts);
+}
+
+static void expect_conserved(uint64_t ttl_ms, uint64_t capacity, uint64_t count)
+{
+	struct fixture private = f;
+	struct policy policy = plan(TOKEN / 10, capacity, 0);
+	struct account sum = {.deposits = 0};
+
+	policy.budget_ttl_ms = ttl_ms;
+	fixture_open_shared(&f, &policy);
+	expiring(TOKEN / 10, capacity, 0, ttl_ms);
+	fixture_store(&f.state->tokens, tokens_make(WORD_LIVE, 0, 1000 * TOKEN));
+	run_processes(count, count, &sum);
+	/* Of each killed process one operation may be done and not counted: a deposit, or a retry. */
+	uint64_t got = 1000 * TOKEN + fixture_load(&sum.deposits) * (TOKEN / 10);
+	uint64_t gave = now(0) + fixture_load(&sum.grants) * TOKEN;
+	ck_assert_uint_le(gave, got + KILLED * (TOKEN / 10));
+	ck_assert_uint_ge(gave + KILLED * TOKEN, got);
+	/* To the end: it gives what it has, to less than one. */
+	uint64_t left = now(0) / TOKEN;
+	ck_assert_uint_eq(drain(0), left);
+	ck_assert_uint_lt(now(0), TOKEN);
+	map_close(&f.map);
+	f = private;
+}
+
+START_TEST(D10_32_processes_of_which_some_are_killed)
+{
+	expect_conserved(0, MOST, 1000000);
+}
+END_TEST
+
+START_TEST(D10_32_processes_share_tokens_that_expire)
+{
+	expect_conserved(TTL, 1000000 * TOKEN, 100000);
+}
+END_TEST
+
 START_TEST(a_claimer_that_is_stopped_brings_no_old_time_back)
 {
 	/* An hour passed while the bucket was full. Its claimer is stopped before it adds, and others empty the bucket. */
@@ -1217,6 +1329,8 @@ int main(void)
 	        D10_nothing_is_lost_or_invented,
 	        D10_a_small_bucket_never_gives_more_than_it_got,
 	        D10_an_interval_of_the_floor_is_paid_once,
+	        D10_32_processes_of_which_some_are_killed,
+	        D10_32_processes_share_tokens_that_expire,
 	        a_claimer_that_is_stopped_brings_no_old_time_back,
 	        D10_death_of_a_claimer_loses_that_interval_at_most,
 	};

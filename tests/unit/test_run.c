@@ -6,6 +6,7 @@
 #include "named.h"
 #include "override.h"
 #include "permit.h"
+#include "retries.h"
 
 static struct named n;
 static resc *host;
@@ -761,6 +762,108 @@ START_TEST(what_the_cap_refuses_takes_no_token)
 }
 END_TEST
 
+/* What is inside while each attempt runs. */
+struct watched {
+	unsigned attempts;
+	unsigned retries[4];
+	double tokens[4];
+};
+
+static enum resc_outcome watch(void *arg, int64_t timeout_ms, unsigned number)
+{
+	struct watched *w = arg;
+	unsigned calls;
+
+	(void)timeout_ms;
+	ck_assert_uint_le(number, 4);
+	w->attempts = number;
+	w->retries[number - 1] = retries_count(&n.map, n.state, &calls);
+	w->tokens[number - 1] = named_look(&n).tokens;
+	ck_assert_uint_eq(calls, 1);
+	return RESC_FAIL;
+}
+
+START_TEST(attempts_after_the_first_are_retries_in_flight_and_deposit_nothing)
+{
+	struct watched w = {.attempts = 0};
+	struct policy p = capped(1, 0);
+	int last;
+
+	p.flags |= POLICY_BUDGET;
+	p.attempts = 3;
+	p.budget_deposit = DEPOSIT_REQUEST;
+	p.budget_ratio = TOKEN / 2;
+	use(p);
+	ck_assert_int_eq(ask_new(RESC_FAIL), 0); /* so that the bucket is not full: 9 */
+	ck_assert_int_eq(resc_run(pay, watch, &w, NULL, &last), RESC_E_ATTEMPTS);
+	ck_assert_uint_eq(w.attempts, 3);
+	ck_assert_uint_eq(w.retries[0], 0);
+	ck_assert_uint_eq(w.retries[1], 1);
+	ck_assert_uint_eq(w.retries[2], 1);
+	ck_assert_double_eq(w.tokens[0], 9.5);
+	ck_assert_double_eq(w.tokens[1], 8.5);
+	ck_assert_double_eq(w.tokens[2], 7.5);
+	/* A request that is a retry of the caller's own is one from the first attempt on. */
+	resc_options options = RESC_OPTIONS_INIT;
+	options.flags = RESC_RETRY;
+	ck_assert_int_eq(resc_run(pay, watch, &w, &options, &last), RESC_E_ATTEMPTS);
+	ck_assert_uint_eq(w.retries[0], 1);
+	ck_assert_double_eq(w.tokens[0], 7.5);
+}
+END_TEST
+
+START_TEST(D5_six_calls_that_fail_together_are_all_retried)
+{
+	/* Asked before the leave, and after it. */
+	for (int before = 0; before < 2; before++) {
+		struct policy p = capped(0, 1000000);
+		resc_ticket tickets[6];
+		resc_options options = RESC_OPTIONS_INIT;
+		p.flags |= POLICY_BUDGET;
+		p.budget_ratio = 0;
+		p.budget_capacity = 6 * TOKEN;
+		use(p);
+		override_reset(&n.map, n.index, "");
+		for (int i = 0; i < 6; i++)
+			ck_assert_int_eq(resc_enter(pay, NULL, &tickets[i]), 0);
+		options.flags = RESC_RETRY;
+		for (int i = 0; i < 6; i++) {
+			if (before)
+				ck_assert_int_eq(ask_new(RESC_FAIL), 0);
+			ck_assert_int_eq(resc_leave(&tickets[i], RESC_FAIL), 0);
+			if (!before)
+				ck_assert_int_eq(ask_new(RESC_FAIL), 0);
+			ck_assert_int_eq(resc_enter(pay, &options, &tickets[i]), 0);
+		}
+		ck_assert_int_eq(ask_new(RESC_FAIL), RESC_E_BUDGET);
+		for (int i = 0; i < 6; i++)
+			ck_assert_int_eq(resc_leave(&tickets[i], RESC_FAIL), 0);
+	}
+}
+END_TEST
+
+static int enter_as_retry(resc_ticket *ticket)
+{
+	resc_options options = RESC_OPTIONS_INIT;
+
+	options.flags = RESC_RETRY;
+	return resc_enter(pay, &options, ticket);
+}
+
+START_TEST(the_cap_binds_at_the_door)
+{
+	resc_ticket one, other;
+
+	use(capped(1, 0));
+	ck_assert_int_eq(enter_as_retry(&one), 0);
+	ck_assert_int_eq(enter_as_retry(&other), RESC_E_RETRIES);
+	ck_assert_int_eq(resc_leave(&one, RESC_OK), 0);
+	ck_assert_int_eq(enter_as_retry(&one), 0);
+	ck_assert_int_eq(resc_leave(&one, RESC_OK), 0);
+	ck_assert_uint_eq(named_look(&n).counters.refused_retries, 1);
+}
+END_TEST
+
 /* ---- shadow mode ---- */
 
 START_TEST(a_budget_in_shadow_mode_counts_once_and_refuses_nothing)
@@ -889,6 +992,9 @@ int main(void)
 	        a_retry_that_failed_takes_its_own_place_again,
 	        D5_the_cap_gives_a_lone_failing_call_the_same_answer_before_and_after_its_leave,
 	        what_the_cap_refuses_takes_no_token,
+	        attempts_after_the_first_are_retries_in_flight_and_deposit_nothing,
+	        D5_six_calls_that_fail_together_are_all_retried,
+	        the_cap_binds_at_the_door,
 	        a_budget_in_shadow_mode_counts_once_and_refuses_nothing,
 	        a_total_timeout_in_shadow_mode_cuts_nothing,
 	        wrong_plans_are_errors,

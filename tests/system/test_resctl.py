@@ -123,6 +123,53 @@ def test_show_says_when_a_breaker_opens(host):
     assert "opens" not in shown(rescd, "open") and "state no breaker" in shown(rescd, "open")
 
 
+def test_show_warns_of_a_breaker_that_no_rate_can_open(host):
+    rescd = host({"resources": {
+        "mail": {"breaker": {"failure_rate": 0.5, "min_calls": 121, "window": "10s"}, "rate": {"per_second": 10, "burst": 20}},
+        "just": {"breaker": {"failure_rate": 0.5, "min_calls": 120, "window": "10s"}, "rate": {"per_second": 10, "burst": 20}},
+        "seen": {"breaker": {"failure_rate": 0.5, "min_calls": 500, "window": "10s"},
+                 "rate": {"per_second": 10, "burst": 20, "mode": "shadow"}},
+        "row": {"breaker": {"consecutive": 500}, "rate": {"per_second": 1}}}})
+    assert "warning: no rate can open it: min_calls is 121, and the rate limit lets at most 120 calls into 10s" in shown(rescd, "mail")
+    for name in ("just", "seen", "row"):
+        assert "warning" not in shown(rescd, name), name
+
+
+def test_windows_by_number_of_calls_and_trials_by_rate_in_words(host):
+    rescd = host({"resources": {
+        "ledger": {"breaker": {"failure_rate": 0.3, "window": 100, "min_calls": 20, "probes": 10, "trial_failure_rate": 0.2}},
+        "stock": {"breaker": {"failure_rate": 0.5, "window": 50, "min_calls": 50}}}})
+    assert "opens when 30% of the last 100 calls failed, once at least 20 were counted: the 6th failure of 20 calls" in shown(rescd, "ledger")
+    assert "then 10 probes decide: it opens again when 20% of them failed, else it closes" in shown(rescd, "ledger")
+    assert "opens when 50% of the last 50 calls failed: the 25th failure of 50 calls" in shown(rescd, "stock")
+    worker = rescd.worker()
+    worker.call("stock")
+    assert "0 of 1 calls failed (0%), 0 slow, of the last 50 calls" in shown(rescd, "stock")
+    assert rescd.show("stock")["window"]["length_calls"] == 50
+
+
+def test_a_breaker_in_shadow_mode_reads_as_one(host):
+    rescd = host({"resources": {"payments": {"breaker": {"consecutive": 2, "cooldown": "5s", "mode": "shadow"},
+                                             "bulkhead": {"limit": 4, "mode": "shadow"}},
+                                "stock": {"breaker": {"mode": "shadow"}}}})
+    worker = rescd.worker()
+    assert "closed (shadow)" in rescd.ctl("list").stdout
+    worker.fail("payments", 2)
+    assert worker.call("payments")["r"] == 0, "nothing is refused"
+    row = next(line for line in rescd.ctl("list").stdout.splitlines() if line.startswith("payments"))
+    assert "open (shadow)" in row and "probe in 5" in row and "2 consecutive failures (limit 2)" in row
+    assert "in shadow mode: bulkhead" in row and "1 would be open (shadow)" in rescd.ctl("list").stdout
+    told = shown(rescd, "payments")
+    assert "open (shadow) for" in told and "guards in shadow mode would have refused: open 1" in told
+    assert "breaker in shadow mode, refuses nothing: consecutive 2" in told
+    seen = rescd.show("payments")
+    assert (seen["state"], seen["mode"], seen["policy"]["breaker"]["mode"]) == ("open", "shadow", "shadow")
+    rescd.advance("6s")
+    assert "open (shadow)" in rescd.ctl("list").stdout and "probe due" in rescd.ctl("list").stdout
+    rescd.ctl("force", "payments", "open", "--for", "1m", "--why", "x")
+    assert "forced open" in rescd.ctl("list").stdout, "an operator's word is no shadow"
+
+
 def test_the_failure_that_show_names_is_the_one_that_opens(host):
     rescd = host({"resources": {"payments": {"breaker": {"failure_rate": 0.5, "min_calls": 21, "window": "10s"}}}})
     assert "the 11th failure of 21 calls at the earliest" in shown(rescd, "payments")

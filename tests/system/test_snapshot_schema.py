@@ -7,7 +7,7 @@ import subprocess
 
 import jsonschema
 import pytest
-from harness import RESCTL, TOP
+from harness import RESCTL, TOP, until
 
 CONFIG = {
     "resources": {
@@ -91,6 +91,67 @@ def test_snapshot_of_a_fresh_instance(rescd):
     assert payments["mode"] == "enforce" and payments["made"] is False and payments["policy"]["once"] is None
     assert ledger["policy"]["bulkhead"] is None and ledger["permits"]["limit"] is None
     assert quiet["mode"] == "off" and quiet["policy"]["breaker"] is None and quiet["policy"]["latency"] is False
+
+
+EVERY_KEY = {
+    "breaker": {"consecutive": 7, "failure_rate": 0.25, "slow_rate": 0.75, "slow_call": "1500us", "window": 300, "min_calls": 30,
+                "cooldown": "3s", "cooldown_factor": 1.5, "cooldown_max": "40s", "jitter": 0.05, "probes": 4, "successes": 3,
+                "probe_timeout": "9s", "retry_after_max": "0s"},
+    "retry": {"attempts": 4, "backoff": "fixed", "base": "20ms", "cap": "2500ms", "jitter": "equal", "retry_on": ["timeout"],
+              "budget": {"mode": "shadow", "ratio": 0.2, "capacity": 50, "per_second": 2.5, "deposit": "request", "cost": 2,
+                         "timeout_cost": 5, "ttl": "10s", "threshold": 0.5, "in_flight_floor": 3, "in_flight_share": 0.1}},
+    "bulkhead": {"limit": "50%", "max_wait": "15ms", "max_waiting": 9, "critical": 1, "normal": 0.75, "low": 0.5, "retry_after": "2s",
+                 "mode": "shadow"},
+    "rate": {"per_second": 7.5, "burst": 12, "max_wait": "40ms", "mode": "shadow"},
+    "throttle": {"k": 1.25, "window": "30s", "mode": "shadow"},
+    "timeout": {"attempt": "800ms", "connect": "200ms", "total": "1s", "probe": "300ms", "mode": "shadow"},
+    "once": {"ttl": "1h", "max_wait": "20ms", "on_death": "free", "mode": "shadow"},
+}
+SHOWN = {
+    "breaker": {"mode": "enforce", "consecutive": 7, "failure_rate": 0.25, "slow_rate": 0.75, "slow_call_ms": 1.5, "window_ms": None,
+                "window_calls": 300, "min_calls": 30, "cooldown_ms": 3000, "cooldown_factor": 1.5, "cooldown_max_ms": 40000, "jitter": 0.05,
+                "probes": 4, "successes": 3, "probe_timeout_ms": 9000, "trial_failure_rate": None, "retry_after_max_ms": 0},
+    "retry": {"mode": "enforce", "attempts": 4, "backoff": "fixed", "jitter": "equal", "base_ms": 20, "cap_ms": 2500, "retry_on": ["timeout"],
+              "budget": {"mode": "shadow", "ratio": 0.2, "capacity": 50, "per_second": 2.5, "deposit": "request", "cost": 2,
+                         "timeout_cost": 5, "ttl_ms": 10000, "threshold": 0.5, "in_flight_floor": 3, "in_flight_share": 0.1}},
+    "bulkhead": {"mode": "shadow", "limit": None, "limit_share": 0.5, "max_wait_ms": 15, "max_waiting": 9, "critical": 1, "normal": 0.75,
+                 "low": 0.5, "retry_after_ms": 2000},
+    "rate": {"mode": "shadow", "per_second": 7.5, "burst": 12, "max_wait_ms": 40},
+    "throttle": {"mode": "shadow", "k": 1.25, "window_ms": 30000},
+    "timeout": {"mode": "shadow", "attempt_ms": 800, "connect_ms": 200, "total_ms": 1000, "probe_ms": 300},
+    "once": {"mode": "shadow", "ttl_ms": 3600000, "max_wait_ms": 20, "on_death": "free"},
+    "latency": True,
+}
+
+
+def test_every_key_of_the_configuration_is_in_the_snapshot(host):
+    rescd = host({"resources": {"all": EVERY_KEY, "trial": {"breaker": {"probes": 5, "trial_failure_rate": 0.4}},
+                                "cap": {"retry": {"budget": {"in_flight_share": 2}}}}})
+    assert resource(rescd, "all")["policy"] == SHOWN
+    assert resource(rescd, "trial")["policy"]["breaker"]["trial_failure_rate"] == 0.4
+    budget = resource(rescd, "cap")["policy"]["retry"]["budget"]
+    assert budget["in_flight_share"] == 2 and budget["ratio"] is None and budget["capacity"] is None and budget["cost"] is None
+
+
+def test_what_waits_and_what_is_left_is_in_the_snapshot(host):
+    rescd = host({"once_keys": 16, "resources": {"payments": {
+        "bulkhead": {"limit": 2, "max_wait": "1h"}, "rate": {"per_second": 1, "burst": 10}, "throttle": {"k": 2}, "once": {}}}})
+    worker, patient = rescd.worker(), rescd.worker()
+    worker.hold("payments", 1)
+    held = worker.enter("payments", retry=True)
+    patient.send_enter("payments")
+    until(lambda: resource(rescd, "payments")["permits"]["waiting"] == 1, what="the third call waits")
+    seen = resource(rescd, "payments")
+    assert seen["retry"]["in_flight"] == 1 and seen["permits"]["in_use"] == 2
+    assert (seen["rate"]["burst"], seen["rate"]["per_second"]) == (10, 1) and seen["rate"]["tokens"] <= 8
+    assert "the bulkhead is full; 1 waits for a permit" in rescd.ctl("list").stdout
+    text = rescd.ctl("show", "payments").stdout
+    assert "1 call waits for a permit" in text and "retries among them: 1" in text
+    worker.leave(held)
+    assert patient.receive()["r"] == 0
+    seen = resource(rescd, "payments")
+    assert seen["permits"]["waiting"] == 0 and seen["counters"]["waited"] == 1 and seen["retry"]["in_flight"] == 0
+    assert seen["throttle"]["requests"] == seen["throttle"]["accepts"] == 1 and seen["throttle"]["share"] == 0
 
 
 def test_snapshot_in_every_state(rescd):

@@ -17,6 +17,9 @@ CONFIG = {"resources": {
                  "retry": {"attempts": 3, "budget": {"capacity": 50, "ratio": 0.1}}, "bulkhead": {"limit": 3}},
     "ledger": {"breaker": {"failure_rate": 0.5, "min_calls": 20, "cooldown": "1s"}},
     "shard:eu-1.a_b": {"latency": False, "breaker": {}},
+    "mail": {"breaker": {"consecutive": 3, "cooldown": "1s", "mode": "shadow"}, "bulkhead": {"limit": 2, "mode": "shadow"},
+             "retry": {"attempts": 3, "budget": {"in_flight_floor": 1}}, "rate": {"per_second": 5, "burst": 20},
+             "throttle": {"k": 1.5, "window": "10s"}},
 }}
 FAMILIES = {
     "enters": ("resc_enters_total", {}), "admitted": ("resc_admitted_total", {}), "slow": ("resc_slow_calls_total", {}),
@@ -51,7 +54,7 @@ def mixed_run(rescd, steps, seed):
         name = dice.choice(list(CONFIG["resources"]))
         what = dice.random()
         if what < 0.55:
-            ticket = worker.enter(name, *([dice.choice([0, 1000])] if dice.random() < 0.1 else []))
+            ticket = worker.enter(name, *([dice.choice([0, 1000])] if dice.random() < 0.1 else []), retry=dice.random() < 0.2)
             if ticket["r"] == 0:
                 inside.append((worker, ticket))
             else:
@@ -94,6 +97,17 @@ def test_library_snapshot_and_metrics_agree_on_every_number(host, seed):
         assert state["tokens"] == pytest.approx(-1 if tokens is None else tokens, abs=1e-6)
         assert metric(page, "resc_retry_tokens", resource=name) == pytest.approx(tokens or 0, abs=1e-6)
         assert metric(page, "resc_window_calls", resource=name) == seen["window"]["calls"]
+        assert state["retries"] == seen["retry"]["in_flight"] == metric(page, "resc_retries_in_flight", resource=name)
+        assert state["waiting"] == seen["permits"]["waiting"] == metric(page, "resc_permits_waiting", resource=name)
+        assert state["rate_tokens"] == pytest.approx(-1 if seen["rate"]["tokens"] is None else seen["rate"]["tokens"], abs=1e-6)
+        assert metric(page, "resc_rate_tokens", resource=name) == pytest.approx(seen["rate"]["tokens"] or 0, abs=1e-6)
+        assert state["throttle"] == pytest.approx(-1 if seen["throttle"]["share"] is None else seen["throttle"]["share"], abs=1e-6)
+        assert metric(page, "resc_throttle_ratio", resource=name) == pytest.approx(seen["throttle"]["share"] or 0, abs=1e-6)
+        assert metric(page, "resc_throttle_requests", resource=name) == (seen["throttle"]["requests"] or 0)
+        assert metric(page, "resc_throttle_accepts", resource=name) == (seen["throttle"]["accepts"] or 0)
+        for part in ("breaker", "retry", "bulkhead", "rate", "throttle", "timeout", "once"):
+            mode = (seen["policy"][part] or {"mode": "off"})["mode"]
+            assert metric(page, "resc_policy_mode", resource=name, policy=part) == ["off", "shadow", "enforce"].index(mode), part
         assert metric(page, "resc_latency_seconds_count", resource=name) == seen["latency"]["count"]
     held = {}
     for worker, _ in inside:
@@ -113,7 +127,7 @@ def test_counters_add_up_whatever_happens(host, seed):
         assert seen["window"]["failures"] <= seen["window"]["calls"]
     for worker, ticket in inside:
         worker.leave(ticket)
-    assert [r["permits"]["in_use"] for r in rescd.snapshot()["resources"]] == [0, 0, 0]
+    assert [r["permits"]["in_use"] for r in rescd.snapshot()["resources"]] == [0] * len(CONFIG["resources"])
 
 
 def test_no_snapshot_under_load_shows_an_impossible_combination(host):

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: MIT
 """The metrics page of a real rescd, read by the parsers that Prometheus' own client library has."""
 
+import os
+import re
 import urllib.error
 import urllib.request
 
 import pytest
+from harness import TOP, metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
@@ -62,6 +65,37 @@ def test_J3_all_series_are_there_from_the_start(rescd):
     assert page[("resc_retry_tokens", (("resource", "payments"),))] == 20
     assert page[("resc_permits_limit", (("resource", "payments"),))] == 8
     assert page[("resc_config_reload_success", ())] == 1
+
+
+def manual(name):
+    with open(os.path.join(TOP, "docs", name), encoding="utf-8") as file:
+        return file.read()
+
+
+def test_the_manual_names_every_metric_and_every_counter(rescd):
+    families = list(parse_openmetrics(get(rescd.metrics_url, OPENMETRICS)[1]))
+    named = set(re.findall(r"^\.It Li (resc_\w+)", manual("rescd.8"), re.M))
+    suffix = {"counter": "_total", "info": "_info"}
+    assert {f.name + suffix.get(f.type, "") for f in families} == named
+    labels = {m[0]: set(filter(None, m[1].split(","))) for m in re.findall(r"^\.It Li (resc_\w+)(?:{([\w,]*)})? Ta", manual("rescd.8"), re.M)}
+    for family in families:
+        for sample in family.samples:
+            if family.type != "histogram":
+                assert set(sample.labels) == labels[sample.name], sample.name
+    counters = re.findall(r"^\.It Fa (\w+) Ta", manual("resc_counters.3"), re.M)
+    assert counters == list(rescd.snapshot()["resources"][0]["counters"])
+
+
+def test_a_guard_in_shadow_mode_is_told_from_one_that_refuses(host):
+    rescd = host({"resources": {"payments": {"breaker": {"consecutive": 1, "mode": "shadow"}, "bulkhead": {"limit": 1}}}})
+    rescd.worker().fail("payments", 3)
+    page = rescd.scrape()
+    assert metric(page, "resc_breaker_state", resource="payments") == 1
+    assert metric(page, "resc_policy_mode", resource="payments", policy="breaker") == 1
+    assert metric(page, "resc_policy_mode", resource="payments", policy="bulkhead") == 2
+    assert metric(page, "resc_policy_mode", resource="payments", policy="rate") == 0
+    assert metric(page, "resc_would_refuse_total", resource="payments", reason="open") == 2
+    assert metric(page, "resc_refusals_total", resource="payments", reason="open") == 0
 
 
 def test_histograms_add_up(rescd):

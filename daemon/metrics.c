@@ -227,19 +227,24 @@ static const char *label_of(const struct counter_family *f, const char *counter)
 
 static void write_family(const struct page *page, const struct counter_family *f)
 {
-	unsigned members[COUNTERS_SHOWN];
+	struct {
+		unsigned counter;
+		const char *label;
+	} members[COUNTERS_SHOWN];
 	size_t count = 0;
 	char sample[64];
 
 	for (unsigned i = 0; i < COUNTERS_SHOWN; i++)
-		if (is_of_family(f, counter_name(i)))
-			members[count++] = i;
+		if (is_of_family(f, counter_name(i))) {
+			members[count].counter = i;
+			members[count++].label = f->label ? label_of(f, counter_name(i)) : NULL;
+		}
 	family(page, f->name, COUNTER, f->help);
 	snprintf(sample, sizeof(sample), "%s_total", f->name);
 	for (const struct inspect_resource *r = page->resources; r < page->end; r++)
 		for (size_t i = 0; i < count; i++) {
-			series(page, sample, r, f->label, f->label ? label_of(f, counter_name(members[i])) : NULL);
-			number(page, counter_value(&r->counters, members[i]));
+			series(page, sample, r, f->label, members[i].label);
+			number(page, counter_value(&r->counters, members[i].counter));
 		}
 }
 

@@ -10,8 +10,8 @@
  * successor, which leaves out the retired ones that are empty.
  *
  * Patterns are no records. What was made from one (made.c) follows the pattern that its name matches now, with its state; so does a
- * resource that is removed while a pattern matches its name, because its next lookup would make it again. Where none matches any more it is
- * retired, and where the configuration names it, it is the configuration's from then on.
+ * resource that is removed while a pattern matches its name, because its next lookup would make it again. Where none matches any more
+ * it is retired, and where the configuration names it, it is the configuration's from then on.
  *
  * What can fail is done first: the successor. After that only memory is written, so a reload is applied as a whole or refused as a whole.
  */

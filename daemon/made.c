@@ -1,25 +1,27 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Why this exists: a host has shards, tenants and remote peers whose names no configuration knows. It says what each of a kind gets
- * ("shard-*"), and the resource is made when the first worker looks it up. There may be more names in the life of a host than there is
- *room, so what nobody calls any more has to go.
+ * ("shard-*"), and the resource is made when the first worker looks it up. There may be more names in the life of a host than there
+ * is room, so what nobody calls any more has to go.
  *
  * What it guarantees:
  *	- One record a name, whoever asks at the same time; rescd alone writes records.
- *	- At most "made" of them at a time. When there is no room, the one that was idle longest goes first, whatever "idle" says, but only
- *one that is at rest and was not called for a second. If there is none, the answer is -ENOSPC and is counted; nobody else notices.
- *	- At rest: nobody is inside or waits, no override, and the breaker is closed. An open one is what the next caller must find, so it
- *stays, until its probe was due for an hour (or for "idle", if that is longer) and nobody came: that dependency is not asked for any more,
- *	  and a table full of the dead would be closed to the living.
+ *	- At most "made" of them at a time. When there is no room, the one that was idle longest goes first, whatever "idle" says, but
+ *	  only one that is at rest and was not called for a second. If there is none, the answer is -ENOSPC and is counted.
+ *	- At rest: nobody is inside or waits, no override, and the breaker is closed. An open one is what the next caller must find, so
+ *	  it stays, until its probe was due for an hour (or for "idle", if that is longer) and nobody came: that dependency is not asked
+ *	  for any more, and a table full of the dead would be closed to the living.
  *	- The configuration's own resources are never retired here.
  *
- * How idleness is seen: by the sum of a resource's counters, which every call moves, looked at every so often. So no call has to write the
- * time, and "idle" is kept to within a sixteenth of itself, but at least a second and at most ten. A call that comes in between
- * the look and the retiring is inside a retired record: it leaves as always, and the next call asks for the record again (apply.c).
+ * How idleness is seen: by the sum of a resource's counters, which every call moves, looked at each second, or where there are very
+ * many, each ten seconds at least. So no call has to write the time, and "idle" is kept to within that. A call that comes between the
+ * look and the retiring is inside a retired record: it leaves as always, and the next call asks for the record again.
  *
  * A record belongs to one name for the life of a segment, so the retired fill the table. When no free record is left, the segment is
- *replaced: the successor leaves them out. It is made large enough that a quarter of it is free then, and twice as large when the last time
- *was short before: so the cost of replacing is spread over many names, and the table grows geometrically, up to RESOURCES_LIMIT.
+ * replaced: the successor leaves them out. It is made large enough that a quarter of it is free then, and twice as large when the
+ * last time was less than ten minutes ago: so the cost of replacing is spread over many names, and the table grows geometrically, up
+ * to RESOURCES_LIMIT. While a call that began before the last replacement is still inside, there can be no other (succession.c), and
+ * new names are refused.
  */
 #include "made.h"
 
@@ -44,9 +46,9 @@
 #define FORGOTTEN_MS  UINT64_C(3600000) /* open, and nobody came for the probe */
 #define LOOK_LEAST_MS 1000u
 #define LOOK_MOST_MS  10000u
-#define LOOKS         16u                   /* in the time that a resource may be idle */
-#define REPLACE_NS    UINT64_C(1000000000)  /* not more often than this */
-#define SOON_NS       UINT64_C(10000000000) /* again within this time: a larger table */
+#define LOOK_SHARDS   100u                   /* a millisecond, on average */
+#define REPLACE_NS    UINT64_C(1000000000)   /* not more often than this */
+#define SOON_NS       UINT64_C(600000000000) /* again within this time: a larger table */
 
 static uint64_t load(const word *w)
 {
@@ -122,13 +124,21 @@ static uint64_t count_of(const struct shard *shard)
 	return sum;
 }
 
+/*
+ * Of the shards that somebody may add to: the others do not move, and with few workers they are most. Where a shard is claimed or freed the
+ * sum moves as well: then somebody came or went, and counts as a caller.
+ */
 static uint64_t counted(const struct map *map, uint32_t index)
 {
 	const struct state *state = map_state(map, index);
 	uint64_t sum = count_of(&state->carried);
 
-	for (uint32_t i = 0; i < map->dims.shards; i++)
-		sum += count_of(map_shard(map, state, i));
+	for (uint32_t i = 0; i < map->dims.shards; i++) {
+		const struct shard *shard = map_shard(map, state, i);
+
+		if (atomic_load_explicit(&shard->owner, memory_order_relaxed) != 0)
+			sum += count_of(shard);
+	}
 	return sum;
 }
 
@@ -193,11 +203,10 @@ static void retire(struct made *made, uint32_t index, uint64_t idle_ms, const ch
 
 static bool look_is_due(const struct made *made, uint64_t now_ms)
 {
-	uint64_t every_ms = made->config->idle_ms / LOOKS;
+	uint64_t every_ms = (uint64_t)made->count * made->instance->map.dims.shards / LOOK_SHARDS;
 
-	if (every_ms == 0 || every_ms > LOOK_MOST_MS)
-		every_ms = LOOK_MOST_MS;
-	return now_ms < made->looked_ms || now_ms - made->looked_ms >= larger(every_ms, LOOK_LEAST_MS);
+	every_ms = every_ms < LOOK_LEAST_MS ? LOOK_LEAST_MS : every_ms > LOOK_MOST_MS ? LOOK_MOST_MS : every_ms;
+	return now_ms < made->looked_ms || now_ms - made->looked_ms >= every_ms;
 }
 
 static void look_at_all(struct made *made, uint64_t now_ms)
@@ -206,6 +215,7 @@ static void look_at_all(struct made *made, uint64_t now_ms)
 	uint64_t limit_ms = made->config->idle_ms;
 
 	made->looked_ms = now_ms;
+	made->count = 0;
 	for (uint32_t i = 0; i < states_in_use(map); i++) {
 		struct policy policy;
 
@@ -214,6 +224,7 @@ static void look_at_all(struct made *made, uint64_t now_ms)
 			continue;
 		}
 		uint64_t idle_ms = look(made, i, now_ms);
+		made->count++;
 		if (limit_ms != 0 && idle_ms >= limit_ms && rests(made, i, &policy, now_ms))
 			retire(made, i, idle_ms, "");
 		states_forget_now_and_then(map, i);

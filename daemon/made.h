@@ -18,6 +18,7 @@ struct made {
 		uint64_t since_ms; /* when that moved last, as far as was looked */
 	} * seen;
 	uint64_t looked_ms;   /* segment time of the last look at all of them */
+	uint32_t count;       /* of those that were there then */
 	uint64_t replaced_ns; /* when the segment was replaced because its records were used up; 0: never */
 	bool told;            /* that there is no room */
 };

@@ -7,8 +7,8 @@
  *
  *	policy sequence	the configuration changed: the view is built anew
  *	superseded	the segment has a successor: it is opened, this worker registers there, the resource's words are moved (move.h)
- *	epoch		this is a forked child: it registers as a worker of its own, and forgets the parent's attachments without touching
- *them view is NULL	first call, or the attachment changed
+ *	epoch		this is a forked child: it registers as a worker of its own, and forgets the parent's attachments untouched
+ *	view is NULL	first call, or the attachment changed
  *
  * Once a second one call looks whether the name still leads to our segment (it may have been removed and made again by hand), whether a
  * host's segment has appeared for a private view, and whether an old segment can be let go.
@@ -16,9 +16,9 @@
  * Old attachments: tickets never move, so a superseded segment stays mapped as long as a cell of it carries our life.
  *
  * A name that no record has may match a pattern of the configuration: then rescd is asked to make one (request.h), without the lock,
- *because that may take a while; the attachment is pinned meanwhile. So does a call whose resource was retired, but more briefly. Who was
- *refused is refused again at once for a second, and for that long nobody here asks a rescd that did not answer: neither a loop of lookups
- *nor one of calls becomes a load for it, and a stopped rescd costs a worker little.
+ * because that may take a while; the attachment is pinned meanwhile. So does a call whose resource was retired, but more briefly. Who
+ * was refused is refused again at once for a second, and for that long nobody here asks a rescd that did not answer: neither a loop of
+ * lookups nor one of calls becomes a load for it, and a stopped rescd costs a worker little.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -863,7 +863,9 @@ static void explain_lookup(const resc *host, const char *name, int r, bool asked
 		error_set(err, r, "the configuration of instance %s has no resource \"%s\"", instance, name);
 	else if (r == -ENOSPC && asked)
 		error_set(err, r,
-		          "instance %s has no room for resource \"%s\": all that were made from patterns are in use; raise \"made\"",
+		          "instance %s has no room for resource \"%s\", and none that was made from a pattern is idle; raise \"made\" (the "
+		          "log "
+		          "of rescd says more)",
 		          instance, name);
 	else if (r == -EAGAIN && asked)
 		error_set(err, r,

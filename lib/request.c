@@ -2,24 +2,24 @@
 /*
  * Questions to rescd: the only place where a worker waits for it.
  *
- * Why this exists: the configuration may have patterns ("shard-*"), and the names that match them are known to the workers alone. A policy
- * is written by rescd, so a worker that needs a record puts the name into one of a few places of the segment and waits for the answer.
+ * Why this exists: the configuration may have patterns ("shard-*"), and the names that match them are known to the workers alone. A
+ * policy is written by rescd, so a worker that needs a record puts the name into one of a few places of the segment and waits.
  *
- * The state of a place is {life:32, detail:24, phase:8}, or 0. The detail is the number of the question while it is asked, and an errno
- *when it is answered.
+ * The state of a place is {life:32, detail:24, phase:8}, or 0. The detail is the number of the question while it is asked, and an
+ * errno when it is answered.
  *
- *	asker	CAS 0 -> {life, number, ASKING}; writes the name; CAS -> {life, number, ASKED} (release); opens and closes the segment file,
- *		which rescd's inotify sees; sleeps and looks until it is ANSWERED; CAS -> 0
- *	rescd	loads an ASKED word (acquire), copies the name, loads the word again: the same; checks the name, makes the record; CAS of
- *that exact word -> {life, errno, ANSWERED} (release)
+ *	asker	CAS 0 -> {life, number, ASKING}; writes the name; CAS -> {life, number, ASKED} (release); opens and closes the segment
+ *		file, which rescd's inotify sees; sleeps and looks until it is ANSWERED; CAS -> 0
+ *	rescd	loads an ASKED word (acquire), copies the name, loads the word again: the same; checks the name, makes the record; CAS
+ *		of that exact word -> {life, errno, ANSWERED} (release)
  *
- * Who gives up takes the question back by CAS {life, number, ASKED} -> 0. If that fails it was answered at that very moment, and the answer
- * counts. The number is why a slow rescd never answers the next question of the same worker in the same place.
+ * Who gives up takes the question back by CAS {life, number, ASKED} -> 0. If that fails it was answered at that very moment, and the
+ * answer counts. The number is why a slow rescd never answers the next question of the same worker in the same place.
  *
- * Death or stop of the asker: before its first CAS nothing was changed; after it the word carries its life, and the reaper clears it,
- *whatever the phase. A stopped asker keeps its place, one of REQUESTS. Death or stop of rescd: before its CAS the question stands, and the
- *next rescd answers it, also when the record was made already (then there is nothing to make). The asker waits a bounded time and says that
- *nobody answers. A record that was made for somebody who has given up is a resource that nobody calls, and is retired like any.
+ * Death of the asker: before its first CAS nothing was changed; after it the word carries its life, and the reaper clears it, whatever
+ * the phase. A stopped asker keeps its place, one of REQUESTS. Death or stop of rescd: before its CAS the question stands, and the
+ * next rescd answers it, also when the record was made already. The asker waits a bounded time and says that nobody answers. A record
+ * that was made for somebody who has given up is a resource that nobody calls, and is retired like any.
  *
  * Nothing here is believed: a torn or foreign name is refused by name_check, an unknown answer is no answer. Sleeping is counted, not
  * measured, so no clock and no word in the segment can make it longer.

@@ -149,7 +149,7 @@ static uint64_t look(struct made *made, uint32_t index, uint64_t now_ms)
 	uint64_t sum = counted(&made->instance->map, index);
 
 	if (!seen->known || seen->counted != sum || seen->since_ms > now_ms)
-		*seen = (struct made_seen){true, sum, now_ms};
+		*seen = (struct made_seen){.known = true, .counted = sum, .since_ms = now_ms};
 	return now_ms - seen->since_ms;
 }
 
@@ -234,7 +234,13 @@ static void look_at_all(struct made *made, uint64_t now_ms)
 
 /* ---- room ---- */
 
-/* The one that was idle longest when it was looked at last, at least REST_MS; or -1. */
+/* Worth another look: idle for REST_MS when it was looked at last, and not passed over since. */
+static bool may_go(const struct made_seen *seen, uint64_t now_ms)
+{
+	return seen->known && seen->since_ms + REST_MS <= now_ms && (!seen->passed || seen->passed_ms + REST_MS <= now_ms);
+}
+
+/* Of those, the one that was idle longest; or -1. */
 static int64_t longest_idle(const struct made *made, uint64_t now_ms, struct policy *policy)
 {
 	const struct map *map = &made->instance->map;
@@ -244,8 +250,7 @@ static int64_t longest_idle(const struct made *made, uint64_t now_ms, struct pol
 	for (uint32_t i = 0; i < states_in_use(map); i++) {
 		const struct made_seen *seen = &made->seen[i];
 
-		if (!seen->known || seen->since_ms + REST_MS > now_ms || (found >= 0 && made->seen[found].since_ms <= seen->since_ms) ||
-		    !is_made(map, i, &other))
+		if (!may_go(seen, now_ms) || (found >= 0 && made->seen[found].since_ms <= seen->since_ms) || !is_made(map, i, &other))
 			continue;
 		*policy = other;
 		found = i;
@@ -253,7 +258,7 @@ static int64_t longest_idle(const struct made *made, uint64_t now_ms, struct pol
 	return found;
 }
 
-/* Looks again at each before it goes: it may have been called since. Who was, or is busy, is not tried again for REST_MS. */
+/* Looks again at each before it goes: it may have been called since. Who was, or is not at rest, is passed over for REST_MS. */
 static bool retire_one(struct made *made)
 {
 	uint64_t now_ms = clock_coarse_ms(&made->instance->map);
@@ -267,7 +272,8 @@ static bool retire_one(struct made *made)
 			retire(made, (uint32_t)i, idle_ms, ", to make room");
 			return true;
 		}
-		made->seen[i].since_ms = now_ms;
+		made->seen[i].passed = true;
+		made->seen[i].passed_ms = now_ms;
 	}
 	return false;
 }

@@ -14,8 +14,10 @@ struct made {
 	/* What the last look saw of a record that was made. */
 	struct made_seen {
 		bool known;
-		uint64_t counted;  /* the sum of its counters */
-		uint64_t since_ms; /* when that moved last, as far as was looked */
+		bool passed;        /* it was to make room, and could not */
+		uint64_t counted;   /* the sum of its counters */
+		uint64_t since_ms;  /* when that moved last, as far as was looked */
+		uint64_t passed_ms; /* when it was passed over */
 	} * seen;
 	uint64_t looked_ms;   /* segment time of the last look at all of them */
 	uint32_t count;       /* of those that were there then */

@@ -5,7 +5,7 @@ import signal
 import time
 
 import pytest
-from harness import until
+from harness import metric, until
 
 CONFIG = {"made": 64, "idle": "1h", "resources": {
     "payments": {"breaker": {"consecutive": 3, "cooldown": "10s"}},
@@ -199,6 +199,7 @@ def test_F10_one_more_than_there_is_room_for_is_refused_with_words_and_disturbs_
     code, text = refused(worker, "shard-4")
     assert code == errno.ENOSPC and "shard-4" in text and '"made"' in text
     assert "no room for 'shard-4'" in rescd.log()
+    assert metric(rescd.scrape(), "resc_lookups_refused_total") == 1
     assert names(rescd) == {*four, "payments", "shard-hot-named"}
     assert [worker.call(name)["r"] for name in [*four, "payments"]] == [0] * 5
 

@@ -35,7 +35,6 @@
 #include "policy.h"
 #include "request.h"
 #include "share.h"
-#include "waiting.h"
 #include "window.h"
 #include "words.h"
 
@@ -396,15 +395,6 @@ void host_lower_debt(resc *host, const struct attachment *a, struct state *old, 
 	int index = successor == NULL || successor->map.predecessor != a->map.generation ? -ENOENT : policy_find_any(&successor->map, name);
 	if (index >= 0)
 		move_permits(&a->map, old, &successor->map, map_state(&successor->map, (uint32_t)index));
-}
-
-void host_leave_waiting(resc *host, uint64_t generation, uint32_t index, uint32_t cell, uint64_t mine)
-{
-	pthread_mutex_lock(&host->lock);
-	struct attachment *a = host_attachment(host, generation, permit_life(mine));
-	if (a != NULL && index < a->map.dims.resources)
-		waiting_leave(&a->map, map_state(&a->map, index), cell, mine);
-	pthread_mutex_unlock(&host->lock);
 }
 
 /* ---- views ---- */

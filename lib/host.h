@@ -118,13 +118,6 @@ int resource_refresh(struct resc_resource *resource);
 /* A permit was given back in the segment of `a`, which was superseded: its successor owes less. The host's lock is held. */
 void host_lower_debt(resc *host, const struct attachment *a, struct state *old, const char *name);
 
-/*
- * A call that waited (waiting_join) in the resource of that index of that segment gives its place in the queue back, wherever the view is
- * by now. Where the attachment is gone, its end has given the place back. Takes the host's lock; a call whose view is still of that segment
- * and life may as well use waiting_leave, in a read-side section.
- */
-void host_leave_waiting(resc *host, uint64_t generation, uint32_t index, uint32_t cell, uint64_t mine);
-
 /* Once a second: is there (again) a segment of the host, is it still the one we use, can an old one be let go? */
 void host_look(resc *host);
 

@@ -16,7 +16,6 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
-#include "host.h"
 #include "named.h"
 #include "permit.h"
 #include "worker.h"
@@ -282,13 +281,6 @@ START_TEST(a_view_that_is_gone_leaves_no_place_taken)
 	named_lookup(host, "payments");
 	resc_status(host, &status);
 	uint64_t mine = permit_make((uint32_t)status.worker, 1), other = permit_make((uint32_t)status.worker + 1, 1);
-	ck_assert_int_eq(waiting_join(&n.map, n.state, mine, QUEUE, &cells[0]), 0);
-	host_leave_waiting(host, status.generation + 1, n.index, cells[0], mine);
-	host_leave_waiting(host, status.generation, n.map.dims.resources, cells[0], mine);
-	host_leave_waiting(host, status.generation, n.index, cells[0], other);
-	ck_assert_uint_eq(waiting_count(&n.map, n.state), 1);
-	host_leave_waiting(host, status.generation, n.index, cells[0], mine);
-	ck_assert_uint_eq(waiting_count(&n.map, n.state), 0);
 	/* What is still there when the view ends goes with it, and nobody else's. */
 	ck_assert_int_eq(waiting_join(&n.map, n.state, mine, QUEUE, &cells[0]), 0);
 	ck_assert_int_eq(waiting_join(&n.map, n.state, other, QUEUE, &cells[1]), 0);

@@ -327,20 +327,48 @@ static inline int pass_shares(const struct view *v, struct entering *e, const re
 	return r;
 }
 
-static inline int take_permit_and_shares(const struct view *v, struct entering *e, resc_ticket *t)
+/*
+ * The share of this priority is used up, while the bulkhead has room for others. Asked before a cell is taken: a call that waits for its
+ * share would otherwise take a cell and give it back at every look, and wake everybody each time, itself included.
+ */
+static bool has_no_share_left(const struct view *v, const struct entering *e)
 {
-	int r = take_permit(v, e, t);
+	if (!v->waits || priority_ppm(&v->policy, e->options->priority) >= 1000000)
+		return false;
+	unsigned occupied = permit_occupied(v->map, v->state);
+	return occupied >= priority_share(v, e, limit_now(v)) && occupied < limit_now(v);
+}
 
+static inline int try_permit_and_shares(const struct view *v, struct entering *e, resc_ticket *t)
+{
+	if (has_no_share_left(v, e))
+		return RESC_E_PRIORITY;
+	int r = take_permit(v, e, t);
 	return r == 0 ? pass_shares(v, e, t) : r;
 }
 
+static inline int take_permit_and_shares(const struct view *v, struct entering *e, resc_ticket *t)
+{
+	int r = try_permit_and_shares(v, e, t);
+
+	/* What fills a share may be the dead: as for a full bulkhead in take_any_permit. */
+	if ((r == RESC_E_PRIORITY || r == RESC_E_RETRIES) && worker_sweep_maybe(v->map, v->state, real_coarse_ns() / 1000000, v->life))
+		r = try_permit_and_shares(v, e, t);
+	return r;
+}
+
 /* ---- waiting for a permit ---- */
+
+static bool stands_here(const struct view *v, const struct queued *q)
+{
+	return q->segment == v->generation && q->life == v->life;
+}
 
 static void leave_queue(const struct view *v, struct entering *e)
 {
 	struct queued *q = &e->reserved->queued;
 
-	if (!e->reserves || q->mine == 0 || q->segment != v->generation || q->life != v->life)
+	if (!e->reserves || q->mine == 0 || !stands_here(v, q))
 		return;
 	waiting_leave(v->map, v->state, q->cell, q->mine);
 	q->mine = 0;
@@ -352,7 +380,7 @@ static int join_queue(const struct view *v, struct entering *e)
 	struct queued place = {.mine = permit_make(v->life, thread_call_number()), .segment = v->generation, .life = v->life};
 
 	if (q->mine != 0)
-		return 0;
+		return stands_here(v, q) ? 0 : CALL_AGAIN;
 	int r = waiting_join(v->map, v->state, place.mine, (uint32_t)priority_share(v, e, v->policy.max_waiting), &place.cell);
 	if (r != 0)
 		return r;
@@ -580,6 +608,33 @@ static void begin_try(struct entering *e, resc_ticket *t)
 	ticket_clear(t);
 }
 
+/* The place in the queue, in whatever segment it is. */
+static void leave_queue_anywhere(struct resc_resource *resource, struct queued *queued)
+{
+	resc *host = resource->host;
+
+	pthread_mutex_lock(&host->lock);
+	struct attachment *a = host_attachment(host, queued->segment, queued->life);
+	int index = a == NULL ? -ENOENT : policy_find_any(&a->map, resource->name);
+	if (index >= 0)
+		waiting_leave(&a->map, map_state(&a->map, (uint32_t)index), queued->cell, queued->mine);
+	pthread_mutex_unlock(&host->lock);
+	queued->mine = 0;
+}
+
+/* A call that waited in a segment which has a successor: it waits there now, so it needs a place there. */
+static void leave_old_queue(struct resc_resource *resource, struct entering *e)
+{
+	if (!e->reserves || e->reserved->queued.mine == 0)
+		return;
+	read_lock();
+	const struct view *v = atomic_load_explicit(&resource->view, memory_order_acquire);
+	bool here = v != NULL && stands_here(v, &e->reserved->queued);
+	read_unlock();
+	if (!here)
+		leave_queue_anywhere(resource, &e->reserved->queued);
+}
+
 /* The view is not good any more, or a word moved: make it anew and try again. */
 COLD static int enter_again(struct resc_resource *resource, struct entering *e, resc_ticket *t, bool *look)
 {
@@ -587,6 +642,7 @@ COLD static int enter_again(struct resc_resource *resource, struct entering *e, 
 		int r = resource_refresh(resource);
 		if (r < 0 && r != -EAGAIN)
 			return r;
+		leave_old_queue(resource, e);
 		begin_try(e, t);
 		r = try_to_enter(resource, e, t, look);
 		if (r != CALL_AGAIN)
@@ -603,19 +659,6 @@ static void sleep_until(uint64_t ns)
 		struct timespec slice = {.tv_sec = 0, .tv_nsec = (long)left};
 		nanosleep(&slice, NULL);
 	}
-}
-
-/* A cell of the queue in a segment that is not the current one any more. */
-static void leave_old_queue(struct resc_resource *resource, const struct queued *queued)
-{
-	resc *host = resource->host;
-
-	pthread_mutex_lock(&host->lock);
-	struct attachment *a = host_attachment(host, queued->segment, queued->life);
-	int index = a == NULL ? -ENOENT : policy_find_any(&a->map, resource->name);
-	if (index >= 0)
-		waiting_leave(&a->map, map_state(&a->map, (uint32_t)index), queued->cell, queued->mine);
-	pthread_mutex_unlock(&host->lock);
 }
 
 /* A call that slept for its tokens, and was then refused by another guard. In another segment than the one where they were taken they are
@@ -649,7 +692,7 @@ COLD static int enter_after_waiting(struct resc_resource *resource, struct enter
 			r = enter_again(resource, e, t, look);
 	}
 	if (e->reserved->queued.mine != 0)
-		leave_old_queue(resource, &e->reserved->queued);
+		leave_queue_anywhere(resource, &e->reserved->queued);
 	if (r != 0 && e->reserved->paid)
 		give_back_tokens(resource, e);
 	return r;

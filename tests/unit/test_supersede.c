@@ -12,6 +12,7 @@
 #include "named.h"
 #include "override.h"
 #include "permit.h"
+#include "waiting.h"
 #include "worker.h"
 
 static struct named old;  /* n of the start */
@@ -852,6 +853,37 @@ START_TEST(G4_a_child_of_a_worker_with_tickets_in_both_owns_nothing)
 }
 END_TEST
 
+START_TEST(a_call_that_waits_goes_on_waiting_in_the_successor)
+{
+	struct policy p = policy();
+	resc_ticket tickets[4];
+	struct slow slow = {.result = -1};
+	pthread_t thread;
+
+	p.max_wait_ms = 60000;
+	named_reload(&old, &p);
+	for (int i = 0; i < 4; i++)
+		ck_assert_int_eq(enter(&tickets[i]), 0);
+	ck_assert_int_eq(pthread_create(&thread, NULL, slow_call, &slow), 0);
+	while (waiting_count(&old.map, old.state) != 1)
+		named_sleep_ms(1);
+	supersede();
+	/* Four are inside there; here it has its place in the queue. */
+	while (waiting_count(&next.map, next.state) != 1)
+		named_sleep_ms(1);
+	ck_assert_uint_eq(permit_occupied(&next.map, next.state), 0);
+	ck_assert_int_eq(resc_leave(&tickets[0], RESC_OK), 0);
+	pthread_join(thread, NULL);
+	ck_assert_int_eq(slow.result, 0);
+	ck_assert_uint_eq(waiting_count(&old.map, old.state), 0);
+	ck_assert_uint_eq(waiting_count(&next.map, next.state), 0);
+	ck_assert_uint_eq(permit_occupied(&next.map, next.state), 1);
+	ck_assert_int_eq(resc_leave(&slow.ticket, RESC_OK), 0);
+	for (int i = 1; i < 4; i++)
+		ck_assert_int_eq(resc_leave(&tickets[i], RESC_OK), 0);
+}
+END_TEST
+
 int main(void)
 {
 	const TTest *const tests[] = {
@@ -887,6 +919,7 @@ int main(void)
 	        from_one_to_the_next_many_times_with_a_long_call,
 	        a_view_that_is_closed_gives_back_what_it_holds_in_both,
 	        G4_a_child_of_a_worker_with_tickets_in_both_owns_nothing,
+	        a_call_that_waits_goes_on_waiting_in_the_successor,
 	};
 
 	return NAMED_RUN("supersede", tests, set_up, tear_down);

@@ -453,9 +453,11 @@ START_TEST(who_takes_a_cell_beyond_a_lowered_limit_and_gives_it_back_wakes)
 		struct caller slow;
 		struct held h;
 		come(&slow);
-		failpoint_set("permit.taken@1=stop");
+		/* Dead before it raises the limit, which would wake too. */
+		failpoint_set("permit.taken@1=stop,limit.settle=kill");
 		h.permit = permit_make(slow.worker.life, 1);
-		_exit(permit_acquire(&slow.map, slow.state, h.permit, LIMIT - 1, &h.cell) == 0 ? 0 : 1);
+		permit_acquire(&slow.map, slow.state, h.permit, LIMIT - 1, &h.cell);
+		_exit(1);
 	}
 	struct puppet slow = {pid, -1, -1};
 	puppet_wait_stopped(&slow);
@@ -470,7 +472,7 @@ START_TEST(who_takes_a_cell_beyond_a_lowered_limit_and_gives_it_back_wakes)
 	pid_t waiter = fallen_asleep();
 	kill(pid, SIGCONT);
 	expect_woken(waiter);
-	ck_assert_int_eq(fixture_wait(pid), 0);
+	ck_assert_int_eq(fixture_wait(pid), -SIGKILL);
 	go(&c);
 }
 END_TEST
@@ -690,6 +692,172 @@ START_TEST(C3_waiters_that_time_out_get_nothing_and_take_nothing_along)
 }
 END_TEST
 
+/* ---- through resc_enter ---- */
+
+/* limit 4, of which low priority may use half; who waits does so until the test moves the clock. */
+static struct policy with_low(void)
+{
+	struct policy p = with_limit(4);
+
+	p.max_wait_ms = 1000;
+	p.low_ppm = 500000;
+	return p;
+}
+
+static int enter_as(resc_resource *pay, enum resc_priority priority, resc_ticket *ticket)
+{
+	resc_options options = RESC_OPTIONS_INIT;
+
+	options.priority = priority;
+	return resc_enter(pay, &options, ticket);
+}
+
+/* A worker process that enters once, and exits with the answer, holding what it has got. */
+static pid_t enters(enum resc_priority priority)
+{
+	pid_t pid = fork();
+
+	ck_assert_int_ge(pid, 0);
+	if (pid == 0) {
+		resc_ticket ticket;
+		_exit(enter_as(named_lookup(named_join(n.instance), "payments"), priority, &ticket));
+	}
+	return pid;
+}
+
+static void until_waiting(unsigned count)
+{
+	while (waiting_count(&n.map, n.state) != count)
+		named_sleep_ms(1);
+}
+
+struct room {
+	resc *host;
+	resc_resource *pay;
+	resc_ticket tickets[4];
+};
+
+/* The test's own calls: so many are inside. */
+static void occupy(struct room *room, unsigned count)
+{
+	const struct policy p = with_low();
+
+	named_reload(&n, &p);
+	room->host = named_join(n.instance);
+	room->pay = named_lookup(room->host, "payments");
+	for (unsigned i = 0; i < count; i++)
+		ck_assert_int_eq(enter_as(room->pay, RESC_NORMAL, &room->tickets[i]), 0);
+}
+
+START_TEST(a_call_that_waits_gets_what_comes_free)
+{
+	struct room room;
+
+	occupy(&room, 4);
+	pid_t pid = enters(RESC_NORMAL);
+	until_waiting(1);
+	until_asleep(pid);
+	ck_assert_int_eq(resc_leave(&room.tickets[2], RESC_OK), 0);
+	ck_assert_int_eq(fixture_wait(pid), 0);
+	ck_assert_uint_eq(waiting_count(&n.map, n.state), 0);
+	struct inspect_resource r = named_look(&n);
+	ck_assert_uint_eq(r.counters.admitted, 5);
+	ck_assert_uint_eq(r.counters.waited, 1);
+	ck_assert_uint_eq(r.counters.refused_full, 0);
+	resc_close(room.host);
+}
+END_TEST
+
+START_TEST(C3_calls_that_wait_in_vain_leave_all_permits_to_those_who_come_later)
+{
+	struct room room;
+	pid_t pids[QUEUE], more;
+	resc_ticket late[4];
+
+	occupy(&room, 4);
+	for (int i = 0; i < QUEUE; i++)
+		pids[i] = enters(RESC_NORMAL);
+	until_waiting(QUEUE);
+	more = enters(RESC_NORMAL);
+	ck_assert_int_eq(fixture_wait(more), RESC_E_QUEUE_FULL);
+	named_at(&n, 2000);
+	for (int i = 0; i < QUEUE; i++)
+		ck_assert_int_eq(fixture_wait(pids[i]), RESC_E_FULL);
+	ck_assert_uint_eq(waiting_count(&n.map, n.state), 0);
+	for (int i = 0; i < 4; i++)
+		ck_assert_int_eq(resc_leave(&room.tickets[i], RESC_OK), 0);
+	for (int i = 0; i < 4; i++)
+		ck_assert_int_eq(enter_as(room.pay, RESC_NORMAL, &late[i]), 0);
+	struct inspect_resource r = named_look(&n);
+	ck_assert_uint_eq(r.counters.refused_full, QUEUE);
+	ck_assert_uint_eq(r.counters.refused_queue_full, 1);
+	ck_assert_uint_eq(r.counters.admitted, 8);
+	resc_close(room.host);
+}
+END_TEST
+
+START_TEST(who_waits_for_the_share_of_its_priority_wakes_nobody)
+{
+	struct room room;
+
+	occupy(&room, 2);
+	pid_t first = enters(RESC_LOW), second = enters(RESC_LOW);
+	until_waiting(2);
+	until_asleep(first);
+	until_asleep(second);
+	uint64_t before = fixture_load(&n.state->wait);
+	named_sleep_ms(200); /* some slices: there are free cells, but not for them */
+	ck_assert_uint_eq(fixture_load(&n.state->wait), before);
+	ck_assert_uint_eq(permit_occupied(&n.map, n.state), 2);
+	/* One may come in; what it holds is a dead worker's then, so the other follows when it is reaped. */
+	ck_assert_int_eq(resc_leave(&room.tickets[0], RESC_OK), 0);
+	int status;
+	pid_t one = wait(&status);
+	ck_assert(one == first || one == second);
+	ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	worker_sweep(&n.map, 0);
+	ck_assert_int_eq(fixture_wait(one == first ? second : first), 0);
+	resc_close(room.host);
+}
+END_TEST
+
+START_TEST(C1_a_share_that_the_dead_have_filled_is_free_again_without_rescd)
+{
+	struct room room;
+	struct policy p = with_low();
+	resc_ticket ticket;
+
+	occupy(&room, 0);
+	p.max_wait_ms = 0;
+	named_reload(&n, &p);
+	for (int i = 0; i < 2; i++)
+		ck_assert_int_eq(fixture_wait(enters(RESC_LOW)), 0);
+	ck_assert_uint_eq(permit_occupied(&n.map, n.state), 2);
+	/* Calls look for the dead at most once in an interval. */
+	named_sleep_ms(SWEEP_INTERVAL_MS + 20);
+	ck_assert_int_eq(enter_as(room.pay, RESC_LOW, &ticket), 0);
+	ck_assert_uint_eq(permit_occupied(&n.map, n.state), 1);
+	resc_close(room.host);
+}
+END_TEST
+
+START_TEST(C1_a_call_that_waits_finds_the_dead_without_rescd)
+{
+	struct room room;
+	pid_t pids[4];
+
+	occupy(&room, 0);
+	for (int i = 0; i < 4; i++)
+		pids[i] = enters(RESC_NORMAL);
+	for (int i = 0; i < 4; i++)
+		ck_assert_int_eq(fixture_wait(pids[i]), 0);
+	ck_assert_uint_eq(permit_occupied(&n.map, n.state), 4);
+	ck_assert_int_eq(fixture_wait(enters(RESC_NORMAL)), 0);
+	ck_assert_uint_eq(waiting_count(&n.map, n.state), 0);
+	resc_close(room.host);
+}
+END_TEST
+
 /* ---- many at once ---- */
 
 #define STRESS_LIMIT 2
@@ -853,6 +1021,11 @@ int main(void)
 	        a_reaper_that_dies_before_it_wakes_is_made_up_for_by_the_next,
 	        a_releaser_that_is_stopped_before_it_wakes_costs_a_slice,
 	        C3_waiters_that_time_out_get_nothing_and_take_nothing_along,
+	        a_call_that_waits_gets_what_comes_free,
+	        C3_calls_that_wait_in_vain_leave_all_permits_to_those_who_come_later,
+	        who_waits_for_the_share_of_its_priority_wakes_nobody,
+	        C1_a_share_that_the_dead_have_filled_is_free_again_without_rescd,
+	        C1_a_call_that_waits_finds_the_dead_without_rescd,
 	        no_wake_up_is_lost_among_threads,
 	        C1_killed_anywhere_holders_and_waiters_leave_the_others_working,
 	};

@@ -225,10 +225,10 @@ void move_carry(const struct map *from, struct state *old, const struct map *to,
 	for (unsigned i = 0; i < LATENCY_BUCKETS; i++)
 		raise_to(&new->carried.latency[i], sum_at(from, old, offsetof(struct shard, latency) + i * sizeof(word)));
 	raise_to(&new->carried.latency_sum_us, sum_at(from, old, offsetof(struct shard, latency_sum_us)));
-	for (size_t i = 0; i < WINDOW_RING * WINDOW_CATEGORIES; i++)
+	for (size_t i = 0; i < sizeof new->carried.window / sizeof(word); i++)
 		carry_bucket(from, old, new, offsetof(struct shard, window) + i * sizeof(word));
 	/* Before the buckets: none of what was forgotten comes back. */
 	raise_to(&new->throttle_since, atomic_load_explicit(&old->throttle_since, memory_order_relaxed));
-	for (size_t i = 0; i < WINDOW_RING * 2; i++)
+	for (size_t i = 0; i < sizeof new->carried.throttle / sizeof(word); i++)
 		carry_bucket(from, old, new, offsetof(struct shard, throttle) + i * sizeof(word));
 }

@@ -3,8 +3,8 @@
  * From a superseded segment to its successor. Everything here may be done by anybody, by several at once, any number
  * of times, and be cut off anywhere by a death.
  *
- * Words (breaker, override, streak, tokens, rate): r = load new (empty or prepared) -> w = load old; MOVED: done -> CAS new r -> prepared|w ->
- * CAS old w -> MOVED; on a failed CAS start again.
+ * Words (breaker, override, streak, tokens, rate): r = load new (empty or prepared) -> w = load old; MOVED: done -> CAS new r ->
+ * prepared|w -> CAS old w -> MOVED; on a failed CAS start again.
  * Permits: the new limit is born {target, effective 0, debt target}; close the old one {0, 0, 0} for good -> occupied = old cells that are
  * not 0 -> debt = min(debt, occupied).
  * Counters and windows: the sum over the old shards is put into the new `carried` by CAS-max, again and again until the old one is empty.

@@ -309,14 +309,15 @@ uint64_t rate_now(const struct map *map, const struct state *state, const struct
 {
 	struct rate_limit l = limit_by(policy);
 	uint64_t now = time_of(map, now_ns);
+	uint64_t full = l.burst * TOKEN;
 	uint64_t w = atomic_load_explicit(&state->rate, memory_order_relaxed);
 
 	if (!is_here(w))
 		return 0;
 	uint64_t ahead = ahead_by(w, policy, &l, now);
 	if (ahead == 0)
-		return l.burst * TOKEN;
+		return full;
 	uint64_t left = ahead < l.depth ? l.depth - ahead : 0;
 	unsigned __int128 there = (unsigned __int128)left * l.per_second / (UNITS_RATE / TOKEN);
-	return there > l.burst * TOKEN ? l.burst * TOKEN : (uint64_t)there;
+	return there > full ? full : (uint64_t)there;
 }

@@ -34,7 +34,7 @@
 #define EVERY_PART_LOG2 7
 #define FUTURE_MS       10000 /* coarse clocks of two processors may differ by a tick; this is much more */
 
-_Static_assert((SHARDS_LIMIT + 1) * WINDOW_BUCKETS * (uint64_t)BUCKET_MAX < UINT64_MAX / 1000000000, "K * accepts fits in 64 bits");
+_Static_assert(UINT64_C(1) * (SHARDS_LIMIT + 1) * WINDOW_BUCKETS * BUCKET_MAX < UINT64_MAX / 1000000000, "K * accepts fits in 64 bits");
 
 struct sums {
 	uint64_t requests;

@@ -462,6 +462,5 @@ void instance_tick(struct instance *instance)
 {
 	store(&instance->map.daemon->heartbeat_ms, clock_coarse_ms(&instance->map));
 	instance_check_name(instance);
-	if (instance->succession.count > 0)
-		succession_tick(&instance->succession, &instance->map);
+	succession_tick(&instance->succession, &instance->map);
 }

@@ -7,7 +7,7 @@
  *	1 link old        NAME.<old>    the predecessor keeps a name
  *	2 link successor  NAME.<new>    complete, policies published, words empty, limits in debt
  *	3 old->superseded = <new>       workers follow on their next call
- *	4 move words, permits, counters of each resource, again and again
+ *	4 move idempotency keys, and words, permits, counters of each resource, again and again
  *	5 rename NAME.<new> -> NAME
  *
  * Why a death anywhere is resumed (NAME leads to old before 5, to new after it; rename is atomic):
@@ -15,8 +15,8 @@
  *	3 to 5		NAME leads to old, whose superseded names the file NAME.<new>: it is opened, and 4 and 5 are done (again)
  *	in 4		each move may be cut off and repeated by anybody (move.h); what one has moved, the next finds moved
  *	after 5		NAME leads to new, whose header names its predecessor: found as NAME.<old>, superseded by new, and 4 goes on
- *	at the end	old is unlinked when its debts are 0, it has no living worker, and 4 was done once more; workers that come late
- *			find NAME
+ *	at the end	old is unlinked when its debts are 0, it has no living worker, no key is away in it (once_move.c), and 4 was done
+ *			once more; workers that come late find NAME
  *
  * Two faults at once are not resumed: NAME removed by hand (old has no name then, and steps 1 and 5 cannot lead back to it) and rescd
  * killed in the microseconds of 3 to 5. Then a fresh segment is made, which all workers join.
@@ -39,6 +39,7 @@
 #include "failpoint.h"
 #include "log.h"
 #include "move.h"
+#include "once.h"
 #include "policy.h"
 #include "states.h"
 #include "words.h"
@@ -57,6 +58,8 @@ static unsigned move_all(const struct map *from, const struct map *to)
 {
 	unsigned debts = 0;
 
+	/* First: no key can begin until they are there. */
+	once_move(from, to, ONCE_LIFE_OF_RESCD);
 	for (uint32_t i = 0; i < states_in_use(from); i++) {
 		struct state *old = map_state(from, i);
 
@@ -132,6 +135,12 @@ unsigned succession_debts(const struct succession *succession, const struct map 
 	return debts;
 }
 
+/* What the oldest one superseded is gone, with whatever was still to come from there. */
+static void close_chain(const struct succession *succession, const struct map *current)
+{
+	once_settle(NULL, succession->count > 0 ? &succession->former[0].map : current);
+}
+
 void succession_tick(struct succession *succession, const struct map *current)
 {
 	bool all = ++succession->turn % SETTLED_TURNS == 0;
@@ -143,12 +152,15 @@ void succession_tick(struct succession *succession, const struct map *current)
 
 		if (!former->settled || empty || all)
 			former->settled = move_all(&former->map, to) == 0;
+		bool keys = once_settle(&former->map, to);
 		/* Only the oldest: those behind it would lose what it still has to give. */
-		if (i == 0 && former->settled && empty)
+		if (i == 0 && former->settled && keys && empty)
 			drop(succession, i, "nobody is in it any more");
 		else
 			i++;
 	}
+	if (all)
+		close_chain(succession, current);
 }
 
 /* ---- superseding ---- */
@@ -307,6 +319,14 @@ static void remove_leftovers(const struct succession *succession, const char *in
 		closedir(directory);
 }
 
+/* A rescd that died while it moved keys left claims; it held the lock that we hold now. */
+static void free_claims(const struct succession *succession, const struct map *current)
+{
+	for (unsigned i = 0; i < succession->count; i++)
+		once_reap(&succession->former[i].map, ONCE_LIFE_OF_RESCD);
+	once_reap(current, ONCE_LIFE_OF_RESCD);
+}
+
 int succession_resume(struct succession *succession, struct map *current, const char *path, struct resc_error *err)
 {
 	int r = go_forward(succession, current, path, err);
@@ -314,6 +334,8 @@ int succession_resume(struct succession *succession, struct map *current, const 
 	if (r < 0)
 		return r;
 	find_predecessors(succession, current);
+	free_claims(succession, current);
+	close_chain(succession, current);
 	remove_leftovers(succession, current->instance);
 	succession_tick(succession, current);
 	return 0;

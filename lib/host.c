@@ -719,6 +719,26 @@ static void pay_debts(resc *host)
 	map_close(&opened);
 }
 
+bool host_bring_keys(resc *host)
+{
+	struct map opened = {.fd = -1};
+	uint32_t own_life = 0;
+	bool there = false;
+
+	pthread_mutex_lock(&host->lock);
+	if (ensure_attached(host) == 0) {
+		const struct attachment *a = host->current;
+		const struct map *before = once_is_ready(&a->map) ? NULL : open_predecessor(host, &opened, &own_life);
+		/* Nobody else's successor, and not one that was only announced. */
+		if (before != NULL && superseded_by(before) == a->map.generation)
+			once_move(before, &a->map, a->worker.life);
+		there = once_is_ready(&a->map);
+	}
+	map_close(&opened);
+	pthread_mutex_unlock(&host->lock);
+	return there;
+}
+
 void host_look(resc *host)
 {
 	char path[MAP_PATH_SIZE];

@@ -121,6 +121,9 @@ void host_lower_debt(resc *host, const struct attachment *a, struct state *old, 
 /* Once a second: is there (again) a segment of the host, is it still the one we use, can an old one be let go? */
 void host_look(resc *host);
 
+/* Brings the idempotency keys of the superseded segment into the current one, where nobody has yet. False: they cannot be had now. */
+bool host_bring_keys(resc *host);
+
 /* The attachment of this process that has that segment and life, or NULL. The host's lock is held. */
 struct attachment *host_attachment(resc *host, uint64_t generation, uint32_t life);
 /* Does the current segment come from that attachment's, by superseding? The host's lock is held. */

@@ -63,7 +63,7 @@ void policy_defaults(struct policy *p)
 void policy_private(struct policy *p)
 {
 	policy_defaults(p);
-	p->flags |= POLICY_CONFIGURED | POLICY_BREAKER;
+	p->flags |= POLICY_CONFIGURED | POLICY_BREAKER | POLICY_ONCE;
 }
 
 static void put_inside(uint64_t *value, uint64_t least, uint64_t most)

@@ -364,17 +364,18 @@ struct state {
 
 #define ONCE_SET 16u /* a key can be in the slots of one set only */
 
+/* Written by the owner of the slot alone (see once.c), all in words; text and bytes are filled up with zeros. */
 struct once_entry {
 	_Alignas(SEGMENT_LINE) word hash; /* of resource and key, all 64 bits */
 	word expires_ms;
 	word on_death;                    /* enum on_death */
-	word waiters;                     /* 1: somebody sleeps on this slot */
+	word waiters;                     /* 1: somebody sleeps on this slot; written by them */
 	word key_size;
 	word answer_size;
-	word life;                        /* AWAY: of the superseded segment; see once.c */
-	_Atomic char resource[SEGMENT_NAME_SIZE];
-	_Atomic unsigned char key[256];
-	_Atomic unsigned char answer[RESC_ONCE_ANSWER_MAX];
+	word origin;                      /* AWAY: the slot word in the superseded segment */
+	word resource[SEGMENT_NAME_SIZE / 8];
+	word key[256 / 8];
+	word answer[RESC_ONCE_ANSWER_MAX / 8];
 };
 
 /* ---- event ring ---- */

@@ -5,6 +5,7 @@ Nothing here sleeps for a fixed time. What happens by itself is waited for with 
 stands still until a test moves it: Rescd.advance().
 """
 import contextlib
+import functools
 import itertools
 import json
 import os
@@ -476,10 +477,80 @@ def metric(page, name, **labels):
     return page[(name, tuple(sorted(labels.items())))]
 
 
+# Counters whose family on the metrics page is not made of their name alone: resc_NAME_total.
+FAMILIES = {
+    "slow": ("resc_slow_calls_total", {}), "stale": ("resc_stale_results_total", {}), "untracked": ("resc_untracked_calls_total", {}),
+    "waited": ("resc_waited_calls_total", {}), "opened": ("resc_transitions_total", {"to": "open"}),
+    "half_opened": ("resc_transitions_total", {"to": "half_open"}), "closed": ("resc_transitions_total", {"to": "closed"}),
+    "retry_deadline": ("resc_retries_refused_total", {"reason": "retry_deadline"}),
+    "retry_in_flight": ("resc_retries_refused_total", {"reason": "retry_in_flight"}),
+}
+PREFIXES = {"ended_": ("resc_calls_total", "outcome"), "refused_": ("resc_refusals_total", "reason"),
+            "fallback_": ("resc_fallbacks_total", "kind"), "retry_": ("resc_retries_refused_total", "reason"),
+            "would_": ("resc_would_refuse_total", "reason"), "once_": ("resc_once_total", "event")}
+
+
+def family_of(counter):
+    """A counter's name on the metrics page, and its labels."""
+    if counter in FAMILIES:
+        return FAMILIES[counter]
+    for prefix, (name, label) in PREFIXES.items():
+        if counter.startswith(prefix):
+            return name, {label: counter[len(prefix):]}
+    return "resc_%s_total" % counter, {}
+
+
+def agreed(rescd, worker, name, page=None):
+    """What the library tells a worker, the snapshot and the metrics page say of a resource: the same, or this fails. In the snapshot's form."""
+    seen, state, counters = rescd.show(name), worker.state(name), worker.counters(name)
+    page = page or rescd.scrape()
+    on_page = functools.partial(metric, page, resource=name)
+
+    def same(what, *values):
+        numbers = [float(v or 0) for v in values]
+        assert all(abs(n - numbers[0]) < 1e-6 for n in numbers), (name, what, values)
+
+    assert counters == seen["counters"], name
+    for counter, value in counters.items():
+        family, labels = family_of(counter)
+        same(counter, value, on_page(family, **labels))
+    assert counters["enters"] == counters["admitted"] + sum(v for k, v in counters.items() if k.startswith("refused_")), name
+    assert (state["state"], state["generation"]) == (seen["state"], seen["generation"]), name
+    same("state", ["closed", "open", "half_open"].index(seen["state"]), on_page("resc_breaker_state"))
+    same("probe_due", state["probe_due"], seen["probe_due"], on_page("resc_breaker_probe_due"))
+    assert state["due_ms"] == (-1 if seen["state"] != "open" else seen["due_left_ms"]), name
+    same("forced", state["forced"], seen["override"] is not None,
+         sum(on_page("resc_override_info", mode=mode) for mode in ("open", "closed", "disabled")))
+    for key in ("calls", "failures", "slow"):
+        same("window." + key, seen["window"][key], on_page("resc_window_" + key))
+    same("consecutive_failures", seen["window"]["consecutive_failures"], on_page("resc_consecutive_failures"))
+    same("probes_out", state["probes_out"], seen["probes"]["out"], on_page("resc_probes_out"))
+    same("in_use", state["in_flight"], seen["permits"]["in_use"], on_page("resc_permits_in_use"),
+         sum(h["permits"] for h in seen["permits"]["by_worker"]))
+    same("limit", state["limit"], seen["permits"]["limit"], on_page("resc_permits_limit"))
+    same("waiting", state["waiting"], seen["permits"]["waiting"], on_page("resc_permits_waiting"))
+    same("retries", state["retries"], seen["retry"]["in_flight"], on_page("resc_retries_in_flight"))
+    for key, told, shown, shown_on_page in (("retry tokens", "tokens", seen["retry"]["tokens"], "resc_retry_tokens"),
+                                            ("rate tokens", "rate_tokens", seen["rate"]["tokens"], "resc_rate_tokens"),
+                                            ("throttle", "throttle", seen["throttle"]["share"], "resc_throttle_ratio")):
+        assert (state[told] == -1) == (shown is None), (name, key, state[told], shown)
+        same(key, max(state[told], 0), shown, on_page(shown_on_page))
+    same("latency", seen["latency"]["count"], on_page("resc_latency_seconds_count"))
+    return seen
+
+
+def moved(before, after):
+    """The counters that are not what they were, and by how much: of two resources of snapshots."""
+    old, new = before["counters"], after["counters"]
+    return {k: new[k] - old[k] for k in new if new[k] != old[k]}
+
+
 def steady(resource):
     """The parts of a resource of the snapshot that nobody may change by coming, going or restarting."""
     kept = {k: resource[k] for k in ("name", "state", "since_ms", "why", "opened_since_ms", "due_ms", "generation", "reopened", "override",
                                      "window", "counters", "policy", "retry")}
+    for key in ("rate", "throttle"):
+        kept[key] = resource[key]
     kept["probes"] = resource["probes"]
     kept["permits"] = resource["permits"]
     return kept

@@ -144,50 +144,6 @@ def test_without_rescd_who_meets_the_probe_of_a_dead_worker_takes_it_over(host):
     assert (seen["state"], seen["permits"]["in_use"], seen["counters"]["probes_reclaimed"]) == ("closed", 0, 1)
 
 
-@pytest.mark.parametrize("late", ["fail", "ok"])
-@pytest.mark.parametrize("daemon", [True, False])
-def test_A2_the_late_report_of_a_frozen_probe_touches_nothing(host, late, daemon):
-    rescd = host({"resources": {"payments": {"breaker": {"consecutive": 3, "cooldown": "200ms", "probe_timeout": "500ms"}}}})
-    one, two = rescd.crew(2)
-    if not daemon:
-        rescd.kill()
-    one.fail("payments", 3)
-    rescd.advance("200ms")
-    first = one.enter("payments")
-    assert first["probe"]
-    one.signal(signal.SIGSTOP)
-    rescd.advance("499ms")
-    assert two.enter("payments")["answer"] == "half_open"
-    rescd.advance("1ms")
-    second = two.enter("payments")
-    assert second["probe"]
-    before = rescd.show("payments")
-    one.signal(signal.SIGCONT)
-    assert one.leave(first, late)["answer"] == "stale"
-    after = rescd.show("payments")
-    assert (after["state"], after["probes"]["out"], after["since_ms"]) == ("half_open", 1, before["since_ms"])
-    assert after["generation"] == before["generation"]
-    assert after["counters"]["stale"] == before["counters"]["stale"] + 1
-    assert after["counters"]["probes_reclaimed"] == 1
-    assert two.leave(second)["answer"] == "ok"
-    assert rescd.show("payments")["state"] == "closed"
-
-
-def test_A4_neutral_outcomes_give_the_probe_back_at_once(host):
-    rescd = host({"resources": {"payments": {"breaker": {"consecutive": 1, "cooldown": "1s", "probes": 2}}}})
-    worker = rescd.worker()
-    worker.call("payments", "fail")
-    rescd.advance("1s")
-    for outcome in ("ignored", "cancelled", "ignored", "ok", "ignored", "cancelled"):
-        ticket = worker.enter("payments")
-        assert ticket["probe"], outcome
-        worker.leave(ticket, outcome)
-        seen = rescd.show("payments")
-        assert (seen["state"], seen["probes"]["out"]) == ("half_open", 0)
-    worker.call("payments")
-    assert rescd.show("payments")["state"] == "closed"
-
-
 # ---- between any two steps ----
 
 POINTS = ["register.life", "register.locked", "register.claimed", "permit.taken", "enter.permit", "enter.half_open", "probe.leased",

@@ -115,43 +115,6 @@ def test_a_ticket_that_is_none_changes_nothing(host):
     assert rescd.show("payments")["permits"]["in_use"] == 0
 
 
-def test_B9_own_refusals_are_no_failures_of_the_dependency(host):
-    rescd = host({"resources": {"payments": {"breaker": {"consecutive": 2}, "bulkhead": {"limit": 1}}}})
-    holder, other = rescd.crew(2)
-    held = holder.enter("payments")
-    for _ in range(100):
-        refused = other.enter("payments")
-        assert refused["answer"] == "full"
-        assert other.leave(refused, "fail")["answer"] == "error"
-    assert other.enter("payments", deadline_ms=0)["answer"] == "deadline"
-    seen = rescd.show("payments")
-    assert (seen["state"], seen["window"]["calls"], seen["window"]["consecutive_failures"]) == ("closed", 0, 0)
-    assert (seen["counters"]["refused_full"], seen["counters"]["refused_deadline"], seen["counters"]["admitted"]) == (100, 1, 1)
-    holder.leave(held)
-
-
-def test_A5_what_a_later_guard_refuses_is_put_back_whole(host):
-    """The breaker would give a probe, the bulkhead refuses: no lease stays out."""
-    rescd = host({"resources": {"payments": {"breaker": {"consecutive": 1, "cooldown": "1s"}, "bulkhead": {"limit": 1}}}})
-    holder, other = rescd.crew(2)
-    slow = holder.enter("payments")
-    rescd.ctl("reset", "payments")  # the generation moves on: the call inside is stale for the breaker
-    rescd.write_config({"resources": {"payments": {"breaker": {"consecutive": 1, "cooldown": "1s"}, "bulkhead": {"limit": 2}}}})
-    assert rescd.reload()["ok"]
-    other.call("payments", "fail")
-    rescd.write_config({"resources": {"payments": {"breaker": {"consecutive": 1, "cooldown": "1s"}, "bulkhead": {"limit": 1}}}})
-    assert rescd.reload()["ok"]
-    rescd.advance("1s")
-    before = rescd.show("payments")
-    assert other.enter("payments")["answer"] == "full"
-    after = rescd.show("payments")
-    assert after["state"] == "open" and after["probe_due"] and after["probes"]["out"] == 0
-    moved = {k for k in after["counters"] if after["counters"][k] != before["counters"][k]}
-    assert moved == {"enters", "refused_full"}
-    assert holder.leave(slow)["answer"] == "stale"
-    assert other.enter("payments")["probe"]
-
-
 def test_K4_looking_moves_nothing(host):
     rescd = host(FIVE)
     rescd.worker().fail("payments", 5)

@@ -9,7 +9,7 @@ import urllib.request
 
 import jsonschema
 import pytest
-from harness import BUILD, TOP, metric, until
+from harness import BUILD, TOP, agreed, metric, until
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 
 CONFIG = {"resources": {
@@ -21,26 +21,6 @@ CONFIG = {"resources": {
              "retry": {"attempts": 3, "budget": {"in_flight_floor": 1}}, "rate": {"per_second": 5, "burst": 20},
              "throttle": {"k": 1.5, "window": "10s"}},
 }}
-FAMILIES = {
-    "enters": ("resc_enters_total", {}), "admitted": ("resc_admitted_total", {}), "slow": ("resc_slow_calls_total", {}),
-    "stale": ("resc_stale_results_total", {}), "untracked": ("resc_untracked_calls_total", {}), "probes": ("resc_probes_total", {}),
-    "probes_reclaimed": ("resc_probes_reclaimed_total", {}), "permits_reclaimed": ("resc_permits_reclaimed_total", {}),
-    "retries": ("resc_retries_total", {}), "opened": ("resc_transitions_total", {"to": "open"}),
-    "half_opened": ("resc_transitions_total", {"to": "half_open"}), "closed": ("resc_transitions_total", {"to": "closed"}),
-    "retry_deadline": ("resc_retries_refused_total", {"reason": "retry_deadline"}),
-    "retry_in_flight": ("resc_retries_refused_total", {"reason": "retry_in_flight"}), "waited": ("resc_waited_calls_total", {}),
-}
-PREFIXES = {"ended_": ("resc_calls_total", "outcome"), "refused_": ("resc_refusals_total", "reason"),
-            "fallback_": ("resc_fallbacks_total", "kind"), "would_": ("resc_would_refuse_total", "reason"),
-            "once_": ("resc_once_total", "event"), "retry_": ("resc_retries_refused_total", "reason")}
-
-
-def family_of(counter):
-    if counter in FAMILIES:
-        return FAMILIES[counter]
-    prefix = next(p for p in PREFIXES if counter.startswith(p))
-    name, label = PREFIXES[prefix]
-    return name, {label: counter[len(prefix):]}
 
 
 def mixed_run(rescd, steps, seed):
@@ -79,36 +59,9 @@ def test_library_snapshot_and_metrics_agree_on_every_number(host, seed):
     snapshot = {r["name"]: r for r in rescd.snapshot()["resources"]}
     page = rescd.scrape()
     assert set(snapshot) == set(CONFIG["resources"])
-    for name, seen in snapshot.items():
-        views = [worker.counters(name) for worker in crew]
-        assert views[0] == views[1] == views[2] == seen["counters"], name
-        for counter, value in seen["counters"].items():
-            family, labels = family_of(counter)
-            assert metric(page, family, resource=name, **labels) == value, (name, counter)
-        state = crew[0].state(name)
-        assert state["state"] == seen["state"] and state["generation"] == seen["generation"]
-        assert metric(page, "resc_breaker_state", resource=name) == ["closed", "open", "half_open"].index(seen["state"])
-        assert metric(page, "resc_breaker_probe_due", resource=name) == state["probe_due"] == seen["probe_due"]
-        assert state["in_flight"] == seen["permits"]["in_use"] == metric(page, "resc_permits_in_use", resource=name)
-        assert state["probes_out"] == seen["probes"]["out"] == metric(page, "resc_probes_out", resource=name)
-        assert state["limit"] == (seen["permits"]["limit"] or 0) == metric(page, "resc_permits_limit", resource=name)
-        assert state["forced"] == (seen["override"] is not None)
-        tokens = seen["retry"]["tokens"]
-        assert state["tokens"] == pytest.approx(-1 if tokens is None else tokens, abs=1e-6)
-        assert metric(page, "resc_retry_tokens", resource=name) == pytest.approx(tokens or 0, abs=1e-6)
-        assert metric(page, "resc_window_calls", resource=name) == seen["window"]["calls"]
-        assert state["retries"] == seen["retry"]["in_flight"] == metric(page, "resc_retries_in_flight", resource=name)
-        assert state["waiting"] == seen["permits"]["waiting"] == metric(page, "resc_permits_waiting", resource=name)
-        assert state["rate_tokens"] == pytest.approx(-1 if seen["rate"]["tokens"] is None else seen["rate"]["tokens"], abs=1e-6)
-        assert metric(page, "resc_rate_tokens", resource=name) == pytest.approx(seen["rate"]["tokens"] or 0, abs=1e-6)
-        assert state["throttle"] == pytest.approx(-1 if seen["throttle"]["share"] is None else seen["throttle"]["share"], abs=1e-6)
-        assert metric(page, "resc_throttle_ratio", resource=name) == pytest.approx(seen["throttle"]["share"] or 0, abs=1e-6)
-        assert metric(page, "resc_throttle_requests", resource=name) == (seen["throttle"]["requests"] or 0)
-        assert metric(page, "resc_throttle_accepts", resource=name) == (seen["throttle"]["accepts"] or 0)
-        for part in ("breaker", "retry", "bulkhead", "rate", "throttle", "timeout", "once"):
-            mode = (seen["policy"][part] or {"mode": "off"})["mode"]
-            assert metric(page, "resc_policy_mode", resource=name, policy=part) == ["off", "shadow", "enforce"].index(mode), part
-        assert metric(page, "resc_latency_seconds_count", resource=name) == seen["latency"]["count"]
+    for name in snapshot:
+        agreed(rescd, crew[0], name, page)
+        assert crew[0].counters(name) == crew[1].counters(name) == crew[2].counters(name)
     held = {}
     for worker, _ in inside:
         held[worker.pid] = held.get(worker.pid, 0) + 1

@@ -80,12 +80,6 @@ struct command {
 
 extern char **environ;
 
-/* Not there yet in every build of the library. */
-#pragma weak resc_leave_after
-#pragma weak resc_retry_after_parse
-#pragma weak resc_deadline_parse_grpc
-#pragma weak resc_deadline_format_grpc
-
 /* ---- answering ---- */
 
 static void answer(json_t *json)

@@ -51,6 +51,17 @@ enum row {
 	REFUSED_OPEN,
 	REFUSED_FULL,
 	RETRY_TOKEN,
+	BREAKER_ALONE,
+	BULKHEAD_ALONE,
+	WINDOW_CALLS,
+	PRIORITY,
+	QUEUE,
+	RATE,
+	THROTTLE,
+	RETRY_CAP,
+	SHADOW,
+	ALL_TOGETHER,
+	ONCE,
 	FLOOR_TWO_CORES,
 	ROBUST_MUTEX_TWO_CORES,
 	TWO_CORES,
@@ -76,6 +87,17 @@ static const struct {
         [REFUSED_OPEN] = {"refused_open", refused_open_calls, 5000, "refused by an open breaker"},
         [REFUSED_FULL] = {"refused_full", refused_full_calls, 5000, "refused by a full bulkhead of two"},
         [RETRY_TOKEN] = {"retry_token", retry_calls, 2000, "a retry granted by the budget"},
+        [BREAKER_ALONE] = {"breaker_alone", breaker_alone_calls, 2000, "a breaker and no limit"},
+        [BULKHEAD_ALONE] = {"bulkhead_alone", bulkhead_alone_calls, 2000, "a limit and no breaker"},
+        [WINDOW_CALLS] = {"window_calls", window_calls_calls, 2000, "guarded_call, the window is the last 100 calls"},
+        [PRIORITY] = {"priority", priority_calls, 1000, "guarded_call of low priority, which has half of the limit"},
+        [QUEUE] = {"queue", queue_calls, 2000, "guarded_call where others may wait for a permit"},
+        [RATE] = {"rate", rate_calls, 1000, "guarded_call and a rate limit"},
+        [THROTTLE] = {"throttle", throttle_calls, 1000, "guarded_call and a client-side throttle"},
+        [RETRY_CAP] = {"retry_cap", retry_cap_calls, 500, "guarded_call that is a retry, under a cap on those in flight"},
+        [SHADOW] = {"shadow", shadow_calls, 1000, "guarded_call, all in shadow mode"},
+        [ALL_TOGETHER] = {"all_together", all_calls, 1000, "breaker, limit, queue, rate, throttle, budget by request, timeouts"},
+        [ONCE] = {"once", once_calls, 200, "an idempotency key: begun, done, and repeated"},
         [FLOOR_TWO_CORES] = {"floor_two_cores", NULL, 0, "two processes that share nothing: what the CPUs do to each other"},
         [ROBUST_MUTEX_TWO_CORES] = {"robust_mutex_two_cores", NULL, 0, "two processes, one robust mutex"},
         [TWO_CORES] = {"two_cores", NULL, 0, "guarded_call by two workers on one resource, each"},
@@ -158,6 +180,10 @@ static void find_programs(struct options *options)
 
 #define BREAKER "\"breaker\": { \"failure_rate\": 0.5, \"window\": \"10s\", \"min_calls\": 20, \"cooldown\": \"5s\" }"
 
+#define LIMIT(n)       "\"bulkhead\": { \"limit\": " #n " }"
+#define QUEUE_BULKHEAD "\"bulkhead\": { \"limit\": 80, \"max_wait\": \"50ms\", \"max_waiting\": 40 }"
+#define RATE_LIMIT     "\"rate\": { \"per_second\": 1000000000, \"burst\": 1000000 }"
+
 static const char calls_configuration[] =
         "{ \"workers\": 1200, \"resources\": {\n"
         "  \"guarded\":  { " BREAKER ", \"bulkhead\": { \"limit\": 80 }, \"latency\": false },\n"
@@ -168,8 +194,33 @@ static const char calls_configuration[] =
         "  \"retried\":  { " BREAKER
         ", \"latency\": false, \"retry\": { \"attempts\": 3, \"backoff\": \"exponential\", \"base\": \"100ms\",\n"
         "                \"cap\": \"2s\", \"jitter\": \"full\", \"budget\": { \"ratio\": 0.1, \"capacity\": 1000000, \"per_second\": "
-        "1000000 } } }\n"
-        "} }\n";
+        "1000000 } } },\n"
+        "  \"breaker\":  { " BREAKER ", \"latency\": false },\n"
+        "  \"bulkhead\": { " LIMIT(
+                80) ", \"latency\": false },\n"
+                    "  \"calls\":    { \"breaker\": { \"failure_rate\": 0.5, \"window\": 100, \"min_calls\": 20 }, " LIMIT(
+                            80) ", \"latency\": false },\n"
+                                "  \"priority\": { " BREAKER ", \"bulkhead\": { \"limit\": 80, \"low\": 0.5 }, \"latency\": false },\n"
+                                "  \"queue\":    { " BREAKER ", " QUEUE_BULKHEAD ", \"latency\": false },\n"
+                                "  \"rate\":     { " BREAKER
+                                ", " LIMIT(80) ", " RATE_LIMIT ", \"latency\": false },\n"
+                                               "  \"throttle\": { " BREAKER
+                                               ", " LIMIT(80) ", \"throttle\": {}, \"latency\": false },\n"
+                                                              "  \"cap\":      { " BREAKER
+                                                              ", " LIMIT(80) ", \"retry\": { \"budget\": { \"in_flight_floor\": 10, "
+                                                                             "\"in_flight_share\": 0.2 } }, \"latency\": false },\n"
+                                                                             "  \"shadow\":   { \"mode\": \"shadow\", " BREAKER ", " LIMIT(
+                                                                                     80) ", " RATE_LIMIT
+                                                                                         ", \"throttle\": {}, \"latency\": false },\n"
+                                                                                         "  \"all\":      { " BREAKER ", " QUEUE_BULKHEAD
+                                                                                         ", " RATE_LIMIT ", \"throttle\": {}, \"timeout\": "
+                                                                                                         "{ \"attempt\": \"1s\" },\n"
+                                                                                         "                \"retry\": { \"budget\": { "
+                                                                                         "\"deposit\": \"request\", \"in_flight_floor\": "
+                                                                                         "10 } }, \"latency\": false },\n"
+                                                                                         "  \"once\":     { \"once\": { \"ttl\": \"1ms\" "
+                                                                                         "}, \"latency\": false }\n"
+                                                                                         "} }\n";
 
 static char *table_configuration(void)
 {
@@ -389,7 +440,7 @@ static const struct {
         {GUARDED_CALL, AT_MOST, 3, FLOOR},          {SYSV_SEMAPHORE, AT_LEAST, 10, GUARDED_CALL},
         {ROBUST_MUTEX, AT_LEAST, 1, GUARDED_CALL},  {ROBUST_MUTEX_TWO_CORES, AT_LEAST, 5, TWO_CORES},
         {REFUSED_OPEN, AT_MOST, 1, GUARDED_CALL},   {TWO_CORES, AT_MOST, 1.2, GUARDED_CALL},
-        {WORKERS_1000, AT_MOST, 1.1, GUARDED_CALL},
+        {WORKERS_1000, AT_MOST, 1.1, GUARDED_CALL}, {ALL_TOGETHER, AT_MOST, 2.5, GUARDED_CALL},
 };
 #define PROMISES (sizeof(promises) / sizeof(promises[0]))
 

@@ -66,6 +66,17 @@ void refused_open_calls(unsigned n);
 void refused_full_calls(unsigned n);
 void retry_calls(unsigned n);
 void attach_calls(unsigned n);
+void breaker_alone_calls(unsigned n);
+void bulkhead_alone_calls(unsigned n);
+void window_calls_calls(unsigned n);
+void priority_calls(unsigned n);
+void queue_calls(unsigned n);
+void rate_calls(unsigned n);
+void throttle_calls(unsigned n);
+void retry_cap_calls(unsigned n);
+void shadow_calls(unsigned n);
+void all_calls(unsigned n);
+void once_calls(unsigned n);
 
 /* ---- daemon.c ---- */
 

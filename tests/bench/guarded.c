@@ -10,6 +10,7 @@
 static resc *host;
 static char instance_name[64];
 static resc_resource *guarded, *measured, *opened, *full, *retried;
+static resc_resource *breaker, *bulkhead, *by_calls, *priority, *queue, *rate, *throttle, *cap, *shadow, *all, *once;
 static resc_ticket inside[FULL_LIMIT];
 
 static resc_resource *lookup(const char *name)
@@ -55,6 +56,17 @@ void guarded_open(const char *instance)
 	opened = lookup("opened");
 	full = lookup("full");
 	retried = lookup("retried");
+	breaker = lookup("breaker");
+	bulkhead = lookup("bulkhead");
+	by_calls = lookup("calls");
+	priority = lookup("priority");
+	queue = lookup("queue");
+	rate = lookup("rate");
+	throttle = lookup("throttle");
+	cap = lookup("cap");
+	shadow = lookup("shadow");
+	all = lookup("all");
+	once = lookup("once");
 	open_the_breaker();
 	fill_the_bulkhead();
 }
@@ -65,18 +77,23 @@ void guarded_close(void)
 	host = NULL;
 }
 
-static inline void admitted_calls(resc_resource *resource, unsigned n)
+static inline void admitted_calls_with(resc_resource *resource, const resc_options *options, unsigned n)
 {
 	resc_ticket ticket;
 
 	for (unsigned i = 0; i < n; i++) {
-		int r = resc_enter(resource, NULL, &ticket);
+		int r = resc_enter(resource, options, &ticket);
 		if (r != 0)
 			give_up("resc_enter %s: %s", resc_name(resource), resc_text(r));
 		r = resc_leave(&ticket, RESC_OK);
 		if (r != 0)
 			give_up("resc_leave %s: %s", resc_name(resource), resc_text(r));
 	}
+}
+
+static inline void admitted_calls(resc_resource *resource, unsigned n)
+{
+	admitted_calls_with(resource, NULL, n);
 }
 
 static inline void refused_calls(resc_resource *resource, unsigned n, int answer)
@@ -136,5 +153,78 @@ void attach_calls(unsigned n)
 		if (r != 0 || resc_leave(&ticket, RESC_OK) != 0)
 			give_up("attach: %s", resc_text(r));
 		resc_close(own);
+	}
+}
+
+/* ---- one policy each, and all together ---- */
+
+void breaker_alone_calls(unsigned n)
+{
+	admitted_calls(breaker, n);
+}
+
+void bulkhead_alone_calls(unsigned n)
+{
+	admitted_calls(bulkhead, n);
+}
+
+void window_calls_calls(unsigned n)
+{
+	admitted_calls(by_calls, n);
+}
+
+void priority_calls(unsigned n)
+{
+	resc_options options = RESC_OPTIONS_INIT;
+
+	options.priority = RESC_LOW;
+	admitted_calls_with(priority, &options, n);
+}
+
+void queue_calls(unsigned n)
+{
+	admitted_calls(queue, n);
+}
+
+void rate_calls(unsigned n)
+{
+	admitted_calls(rate, n);
+}
+
+void throttle_calls(unsigned n)
+{
+	admitted_calls(throttle, n);
+}
+
+void retry_cap_calls(unsigned n)
+{
+	resc_options options = RESC_OPTIONS_INIT;
+
+	options.flags = RESC_RETRY;
+	admitted_calls_with(cap, &options, n);
+}
+
+void shadow_calls(unsigned n)
+{
+	admitted_calls(shadow, n);
+}
+
+void all_calls(unsigned n)
+{
+	admitted_calls(all, n);
+}
+
+void once_calls(unsigned n)
+{
+	static uint64_t key;
+
+	for (unsigned i = 0; i < n; i++) {
+		resc_once ticket;
+		key++;
+		if (resc_once_begin(once, &key, sizeof(key), NULL, &ticket) != 0 || resc_once_done(&ticket, "done", 4) != 0)
+			give_up("once: the key is not the first of its kind");
+		int r = resc_once_begin(once, &key, sizeof(key), NULL, &ticket);
+		if (r != RESC_ONCE_DONE)
+			give_up("resc_once_begin again: %s", resc_text(r));
 	}
 }

@@ -95,7 +95,7 @@ static void add_row(struct table *table, const struct inspect_resource *r, const
 		table_add(table, STYLE_PLAIN, "%s", latency_text(latency_quantile_us(&r->latency, 0.99)).s);
 	else
 		table_add(table, STYLE_FAINT, "-");
-	table_add(table, state_style(r), "%s", why_words(r, history).s);
+	table_add(table, why_style(r), "%s", why_words(r, history).s);
 }
 
 static void add_rows(const struct resctl *ctl, struct table *table, struct tally *tally)

@@ -213,14 +213,18 @@ static void print_rate(const struct screen *screen, const struct inspect_resourc
 
 static void print_throttle(const struct screen *screen, const struct inspect_resource *r)
 {
-	const char *does = part_mode_of(&r->policy, PART_THROTTLE) == PART_SHADOW ? "in shadow mode, would refuse" : "refuses";
+	bool shadow = part_mode_of(&r->policy, PART_THROTTLE) == PART_SHADOW;
+	struct text window = duration_setting(r->policy.throttle_window_ms);
 
 	if (!r->throttled)
 		return;
-	print_field(screen, "throttle", r->throttle_ppm > 0 ? STYLE_DOUBT : STYLE_PLAIN,
-	            "%s %s of the calls: %s of %s requests were accepted in the last %s", does,
-	            r->throttle_ppm > 0 ? share_text(r->throttle_ppm).s : "none", count_text(r->throttle_accepts).s,
-	            count_text(r->throttle_requests).s, duration_setting(r->policy.throttle_window_ms).s);
+	if (r->throttle_requests == 0)
+		print_field(screen, "throttle", STYLE_PLAIN, "no requests in the last %s", window.s);
+	else
+		print_field(screen, "throttle", r->throttle_ppm > 0 ? STYLE_DOUBT : STYLE_PLAIN,
+		            "%s %s of the calls: %s of %s requests were accepted in the last %s", shadow ? "would refuse" : "refuses",
+		            r->throttle_ppm > 0 ? percent_text(r->throttle_ppm, 1000000).s : "none", count_text(r->throttle_accepts).s,
+		            count_text(r->throttle_requests).s, window.s);
 }
 
 /* ---- so far ---- */

@@ -298,6 +298,16 @@ static void say_once(struct line *line, const struct policy *p)
 	    on_death_name(p->once_on_death));
 }
 
+/* At least one: or calls of that priority would never come in. */
+static void print_priority(const struct screen *screen, const char *name, uint64_t ppm, uint64_t limit)
+{
+	uint64_t most = limit * ppm / MILLION;
+
+	if (ppm < MILLION)
+		print_field(screen, "", STYLE_PLAIN, "%s priority is refused when %" PRIu64 " of the %" PRIu64 " are in use", name,
+		            most > 0 ? most : 1, limit);
+}
+
 static void print_shares(const struct screen *screen, const struct map *map, const struct inspect_resource *r)
 {
 	const struct policy *p = &r->policy;
@@ -307,6 +317,9 @@ static void print_shares(const struct screen *screen, const struct map *map, con
 		return;
 	if (p->limit_share_ppm != 0)
 		print_field(screen, "", STYLE_PLAIN, "that is %u with the %u worker%s that live now", r->limit, workers, plural(workers));
+	print_priority(screen, "critical", p->critical_ppm, r->limit);
+	print_priority(screen, "normal", p->normal_ppm, r->limit);
+	print_priority(screen, "low", p->low_ppm, r->limit);
 }
 
 static void print_off(const struct screen *screen, const struct policy *p)

@@ -18,7 +18,7 @@
 
 #define GAP            2u
 #define COLUMNS_MAX    16u
-#define FLEXIBLE_LEAST 20u /* below this, another column is given up first */
+#define FLEXIBLE_LEAST 32u /* below this, another column is given up first */
 #define CELL_SIZE      512u
 
 /* ---- the screen ---- */

@@ -152,12 +152,11 @@ static void say_breaker(struct line *line, const struct inspect_resource *r, con
 	if (part_mode_of(&r->policy, PART_BREAKER) == PART_OFF)
 		return;
 	if (r->breaker == TAG_HALF_OPEN) {
-		say_also(line, "%u of %" PRIu64 " probe%s out, %u ok", r->probes_out, r->policy.probes, plural(r->policy.probes),
-		         r->trial_ok);
+		say_also(line, "%u of %" PRIu64 " probe%s out", r->probes_out, r->policy.probes, plural(r->policy.probes));
 		if (r->policy.trial_failure_rate_ppm != 0)
-			say(line, ", %u failed of %" PRIu64, r->trial_failed, r->policy.probes);
+			say(line, ", %u ok and %u failed of %" PRIu64, r->trial_ok, r->trial_failed, r->policy.probes);
 		else
-			say(line, " of %" PRIu64, r->policy.successes);
+			say(line, ", %u of %" PRIu64 " ok", r->trial_ok, r->policy.successes);
 		return;
 	}
 	/* "probe due" stands in the state, unless the mode does. */
@@ -174,16 +173,35 @@ static const char *would(const struct inspect_resource *r, enum policy_part part
 	return part_mode_of(&r->policy, part) == PART_SHADOW ? "would refuse" : "refuses";
 }
 
+static bool is_full(const struct inspect_resource *r)
+{
+	return r->limited && r->in_flight >= r->effective;
+}
+
+static bool is_spent(const struct inspect_resource *r)
+{
+	return r->rated && r->rate_tokens < 1;
+}
+
+enum style why_style(const struct inspect_resource *r)
+{
+	enum style style = state_style(r);
+
+	if (style != STYLE_PLAIN)
+		return style;
+	return r->throttle_ppm > 0 || r->waiting > 0 || is_full(r) || is_spent(r) ? STYLE_DOUBT : STYLE_PLAIN;
+}
+
 /* What the other guards do now. */
 static void say_guards(struct line *line, const struct inspect_resource *r)
 {
 	if (r->throttle_ppm > 0)
 		say_also(line, "the throttle %s %s of the calls", would(r, PART_THROTTLE), percent_text(r->throttle_ppm, 1000000).s);
-	if (r->limited && r->in_flight >= r->effective)
+	if (is_full(r))
 		say_also(line, "the bulkhead is full%s", part_mode_of(&r->policy, PART_BULKHEAD) == PART_SHADOW ? " (shadow)" : "");
 	if (r->waiting > 0)
 		say_also(line, "%u wait%s for a permit", r->waiting, r->waiting == 1 ? "s" : "");
-	if (r->rated && r->rate_tokens < 1)
+	if (is_spent(r))
 		say_also(line, "the rate limit is reached%s", part_mode_of(&r->policy, PART_RATE) == PART_SHADOW ? " (shadow)" : "");
 	if (r->limited && r->effective < r->limit)
 		say_also(line, "limit is moving to %u: holders of earlier permits are still inside", r->limit);

@@ -32,6 +32,8 @@ const char *breaker_words(unsigned tag);
 /* The state without the override and without what is due: "open", "open (shadow)". */
 const char *breaker_state_words(const struct inspect_resource *resource);
 const char *override_words(enum override_mode mode);
+/* Of the reason: also where the breaker is closed and another guard refuses. */
+enum style why_style(const struct inspect_resource *resource);
 /* What decided a transition: "5 consecutive failures (limit 5)". event may be NULL. */
 struct words reason_words(enum reason reason, const struct event *event);
 /* One line for a list: the reason and what comes next, or the override's reason and end. "" for a resource of which there is nothing to

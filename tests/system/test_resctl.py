@@ -170,6 +170,28 @@ def test_a_breaker_in_shadow_mode_reads_as_one(host):
     assert "forced open" in rescd.ctl("list").stdout, "an operator's word is no shadow"
 
 
+def test_every_guard_says_in_words_what_it_does(host):
+    rescd = host({"resources": {
+        "files": {"bulkhead": {"limit": 8, "max_wait": "5ms", "normal": 0.75, "low": 0.1}, "rate": {"per_second": 2, "burst": 3},
+                  "throttle": {"k": 1, "window": "10s", "mode": "shadow"}, "once": {"ttl": "1h", "on_death": "free"}},
+        "share": {"bulkhead": {"limit": "150%"}, "retry": {"budget": {"in_flight_floor": 2, "in_flight_share": 0.2}}}}})
+    worker = rescd.worker()
+    told = shown(rescd, "files")
+    assert "limit 8, max_wait 5ms, max_waiting 8, normal 75%, low 10%" in told
+    assert "normal priority is refused when 6 of the 8 are in use" in told and "low priority is refused when 1 of the 8" in told
+    assert "3 of 3 calls could go at once; 2 a second come back" in told and "no requests in the last 10s" in told
+    assert "ttl 1h, max_wait 0ms, on_death free" in told and "off breaker, retry, budget, timeout" in told
+    worker.fail("files", 3)
+    assert "0 of 3 calls could go at once" in shown(rescd, "files") and "would refuse 75% of the calls: 0 of 3 requests were" in shown(rescd, "files")
+    row = next(line for line in rescd.ctl("list").stdout.splitlines() if line.startswith("files"))
+    assert "the throttle would refuse 75% of the calls" in row and "the rate limit is reached" in row
+    assert worker.enter("files")["r"] == 8
+    assert "that is 2 with the 1 worker that live now" in shown(rescd, "share")
+    assert "retries among them: 0; at most 2, or 20% of the calls if that is more" in shown(rescd, "share")
+    rescd.ctl("reset", "files")
+    assert "3 of 3 calls could go at once" in shown(rescd, "files")
+
+
 def test_the_failure_that_show_names_is_the_one_that_opens(host):
     rescd = host({"resources": {"payments": {"breaker": {"failure_rate": 0.5, "min_calls": 21, "window": "10s"}}}})
     assert "the 11th failure of 21 calls at the earliest" in shown(rescd, "payments")

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: MIT
 """resctl as people and scripts use it: every command, its JSON, its exit code, and output that cannot be written."""
+import errno
 import json
 import os
 import signal
 import subprocess
 
 import pytest
-from harness import RESCTL, until
+from harness import RESCTL, metric, until
 
 CONFIG = {"resources": {"payments": {"breaker": {"consecutive": 5}, "bulkhead": {"limit": 4}},
                         "paypal": {"breaker": {}}, "stock": {"breaker": {}}}}
@@ -190,6 +191,25 @@ def test_every_guard_says_in_words_what_it_does(host):
     assert "retries among them: 0; at most 2, or 20% of the calls if that is more" in shown(rescd, "share")
     rescd.ctl("reset", "files")
     assert "3 of 3 calls could go at once" in shown(rescd, "files")
+
+
+def test_list_says_what_has_no_room_left(host):
+    rescd = host({"once_keys": 16, "made": 1, "idle": "1h", "resources": {"orders": {"once": {}}, "shard-*": {"breaker": {"consecutive": 5}}}})
+    worker = rescd.worker()
+    begun = [worker.once_begin("orders", str(i))["r"] for i in range(15)]
+    text = rescd.ctl("list").stdout
+    assert begun == [0] * 15 and "idempotency keys" not in text and "no room" not in text
+    worker.once_begin("orders", "the last")
+    assert "idempotency keys: 16 of 16 places are taken; raise once_keys, or lower ttl" in rescd.ctl("list").stdout
+    assert "made from a pattern" not in text
+    lookups = [worker.ask("lookup", "shard-%d" % i)["r"] for i in range(40)]
+    assert lookups[0] == 0 and lookups[-1] == -errno.ENOSPC
+    text, refused = rescd.ctl("list").stdout, rescd.snapshot()["daemon"]["lookups_refused"]
+    assert refused >= 1 and "no room for new names of a pattern: %d lookup" % refused in text
+    made = [r["name"] for r in rescd.snapshot()["resources"] if r["made"]]
+    assert "shard-0" in made and "%d made from patterns" % len(made) in text
+    assert "made from a pattern; retired when it is idle" in shown(rescd, "shard-0")
+    assert metric(rescd.scrape(), "resc_lookups_refused_total") == refused
 
 
 def test_the_failure_that_show_names_is_the_one_that_opens(host):

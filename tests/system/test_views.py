@@ -68,6 +68,35 @@ def test_library_snapshot_and_metrics_agree_on_every_number(host, seed):
     assert {w["pid"]: w["permits"] for w in rescd.snapshot()["workers"]} == {w.pid: held.get(w.pid, 0) for w in crew}
 
 
+def test_snapshot_and_metrics_agree_on_idempotency_keys(host):
+    rescd = host({"once_keys": 32, "resources": {"orders": {"once": {"ttl": "10s"}}}})
+    worker, dying = rescd.worker(), rescd.worker()
+    for key in ("a", "b", "c"):
+        worker.once_done(worker.once_begin("orders", key), b"answer")
+    worker.once_begin("orders", "d")
+    dying.once_begin("orders", "e")
+
+    def keys():
+        """The table as the snapshot has it, after the metrics page has said the same."""
+        page, seen = rescd.scrape(), rescd.snapshot()["once"]
+        for state in ("working", "done", "unknown"):
+            assert metric(page, "resc_once_keys", state=state) == seen[state], state
+        assert metric(page, "resc_once_keys_expired") == seen["expired"] and metric(page, "resc_once_keys_limit") == seen["size"]
+        return seen["working"], seen["done"], seen["unknown"], seen["expired"]
+
+    assert keys() == (2, 3, 0, 0)
+    dying.kill()
+    until(lambda: keys() == (1, 3, 1, 0), what="the key of the dead is unknown")
+    assert worker.once_begin("orders", "a")["r"] == 161 and worker.once_begin("orders", "e")["r"] == 162
+    counters = rescd.snapshot()["resources"][0]["counters"]
+    assert counters == worker.counters("orders")
+    assert {k: v for k, v in counters.items() if k.startswith("once_")} == {
+        "once_first": 5, "once_done": 3, "once_replayed": 1, "once_busy": 0, "once_unknown": 1, "once_full": 0}
+    assert "first 5, done 3, replayed 1, unknown 1" in rescd.ctl("show", "orders").stdout
+    rescd.advance("11s")
+    assert keys() == (1, 3, 1, 4)
+
+
 @pytest.mark.parametrize("seed", [4, 5])
 def test_counters_add_up_whatever_happens(host, seed):
     rescd = host(CONFIG)

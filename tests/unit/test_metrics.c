@@ -134,7 +134,7 @@ START_TEST(a_guard_in_shadow_mode_says_so)
 	ck_assert_line("resc_policy_mode{resource=\"payments\",policy=\"breaker\"} 1");
 	ck_assert_line("resc_policy_mode{resource=\"payments\",policy=\"rate\"} 1");
 	ck_assert_line("resc_policy_mode{resource=\"payments\",policy=\"budget\"} 2");
-	ck_assert_line("resc_policy_mode{resource=\"payments\",policy=\"once\"} 0");
+	ck_assert_line("resc_policy_mode{resource=\"payments\",policy=\"throttle\"} 0");
 	ck_assert_line("resc_rate_burst{resource=\"payments\"} 100");
 	ck_assert_line("resc_rate_limit_per_second{resource=\"payments\"} 100.000000");
 	ck_assert_line("resc_resources_made 1");

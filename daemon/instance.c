@@ -33,7 +33,9 @@
 #include "states.h"
 #include "worker.h"
 
-#define OPEN_TRIES 20
+#define LOCK_TRIES    10
+#define LOCK_PAUSE_NS 20000000
+#define OPEN_TRIES    20
 /* Workers come to a successor with their next call. Who has not called for so long does not count for the shares until it does. */
 #define EXPECT_WORKERS_MS 5000u
 
@@ -181,6 +183,19 @@ static int deal_with(const struct instance *instance, struct resc_error *err)
 	return r;
 }
 
+/* Who restarts us at once after a kill may be quicker than the kernel, which drops the dead one's lock when it closes its files. */
+static int lock_patiently(const struct map *map)
+{
+	const struct timespec pause = {.tv_nsec = LOCK_PAUSE_NS};
+	int r = map_lock_daemon(map);
+
+	for (int i = 0; i < LOCK_TRIES && r == -EAGAIN; i++) {
+		nanosleep(&pause, NULL);
+		r = map_lock_daemon(map);
+	}
+	return r;
+}
+
 /* ---- finding and making ---- */
 
 static int adopt(struct instance *instance, struct resc_error *err)
@@ -193,7 +208,7 @@ static int adopt(struct instance *instance, struct resc_error *err)
 	r = refuse_foreign(instance->path, &st, err);
 	if (r < 0)
 		return r;
-	r = map_lock_daemon(&instance->map);
+	r = lock_patiently(&instance->map);
 	if (r == -EAGAIN)
 		return other_rescd(instance, load(&instance->map.daemon->pid), err);
 	if (r < 0)

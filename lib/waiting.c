@@ -21,18 +21,8 @@
  * The queue only bounds how many wait: a cell is 0 or its waiter's {life, call}, taken and given back by CAS. Nobody looks there for whom
  * to wake. A death leaves the cell, which the reaper clears.
  */
-#include <limits.h>
-#include <linux/futex.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
-
 #include "waiting.h"
-
-#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
-#error "the futex is the first half of the wait word"
-#endif
-_Static_assert(sizeof(word) == 2 * sizeof(uint32_t), "the futex is half a word");
+#include "futex.h"
 
 #define TRIES          16
 #define GENERATION_ONE UINT64_C(2)
@@ -44,12 +34,6 @@ static uint64_t next_generation(uint64_t w)
 	uint64_t next = (w + GENERATION_ONE) & LOW_HALF;
 
 	return next > WAITING_BIT ? next : next + GENERATION_ONE;
-}
-
-static void futex_wake(struct state *state)
-{
-	/* Not the PRIVATE kind: the sleepers are other processes. */
-	syscall(SYS_futex, &state->wait, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
 /* How many wait, as far as `most`; and the first cell below that which is free. */
@@ -115,11 +99,9 @@ uint32_t waiting_announce(struct state *state)
 
 void waiting_sleep(struct state *state, uint32_t value, uint64_t ns)
 {
-	const struct timespec slice = {.tv_nsec = (long)(ns < WAITING_SLICE_NS ? ns : WAITING_SLICE_NS)};
-
 	FAILPOINT("waiting.sleep");
 	/* Whatever ends it (woken, too late, a signal, a value that has moved, memory that is gone), the caller looks again. */
-	syscall(SYS_futex, &state->wait, FUTEX_WAIT, value, &slice, NULL, 0);
+	futex_wait(&state->wait, value, ns < WAITING_SLICE_NS ? ns : WAITING_SLICE_NS);
 }
 
 void waiting_wake(struct state *state, uint64_t seen)
@@ -128,7 +110,7 @@ void waiting_wake(struct state *state, uint64_t seen)
 	atomic_compare_exchange_strong_explicit(&state->wait, &seen, next_generation(seen) & ~WAITING_BIT, memory_order_seq_cst,
 	                                        memory_order_relaxed);
 	FAILPOINT("signal.moved");
-	futex_wake(state);
+	futex_wake_all(&state->wait);
 }
 
 void waiting_wake_all(struct state *state)
@@ -143,7 +125,7 @@ void waiting_wake_all(struct state *state)
 		                                            memory_order_seq_cst))
 			break;
 	FAILPOINT("signal.moved");
-	futex_wake(state);
+	futex_wake_all(&state->wait);
 }
 
 unsigned waiting_count(const struct map *map, const struct state *state)

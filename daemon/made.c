@@ -62,34 +62,18 @@ static uint64_t larger(uint64_t a, uint64_t b)
 
 /* ---- what is there ---- */
 
-static bool is_made(const struct map *map, uint32_t index, struct policy *policy)
+static bool is_made(const struct map *map, uint32_t index)
 {
-	uint64_t sequence;
-
-	return load(&map->policies[index].name_hash) != 0 && policy_read(map, index, policy, &sequence) == 0 &&
-	       (policy->flags & POLICY_MADE) != 0;
+	return load(&map->policies[index].name_hash) != 0 && (policy_flags(map, index) & POLICY_MADE) != 0;
 }
 
 static uint32_t count_made(const struct map *map)
 {
-	struct policy policy;
 	uint32_t count = 0;
 
 	for (uint32_t i = 0; i < states_in_use(map); i++)
-		count += is_made(map, i, &policy);
+		count += is_made(map, i);
 	return count;
-}
-
-static bool has_record(const struct map *map, const char *name)
-{
-	char there[SEGMENT_NAME_SIZE];
-
-	if (policy_find_any(map, name) >= 0)
-		return true;
-	for (uint32_t i = 0; i < map->dims.resources; i++)
-		if (!policy_name_any(map, i, there))
-			return true;
-	return false;
 }
 
 /* Room for what is seen of each record. Indices stay from a segment to its successor. */
@@ -170,25 +154,25 @@ static bool probes_are_out(const struct state *state)
 	return false;
 }
 
-static bool keys_are_in_work(const struct map *map, const struct policy *policy)
+static bool keys_are_in_work(const struct map *map, uint32_t index)
 {
 	struct once_usage usage;
 
-	if ((policy->flags & POLICY_ONCE) == 0)
+	if ((policy_flags(map, index) & POLICY_ONCE) == 0)
 		return false;
 	/* Of whichever resource: one that has keys can wait. */
 	once_usage(map, &usage);
 	return usage.working != 0;
 }
 
-static bool rests(const struct made *made, uint32_t index, const struct policy *policy, uint64_t now_ms)
+static bool rests(const struct made *made, uint32_t index, uint64_t now_ms)
 {
 	const struct map *map = &made->instance->map;
 	const struct state *state = map_state(map, index);
 
 	return breaker_rests(made, state, now_ms) && override_mode(load(&state->override)) == OVERRIDE_NONE &&
 	       limit_debt(load(&state->limit)) == 0 && permit_occupied(map, state) == 0 && waiting_count(map, state) == 0 &&
-	       !probes_are_out(state) && !keys_are_in_work(map, policy);
+	       !probes_are_out(state) && !keys_are_in_work(map, index);
 }
 
 static void retire(struct made *made, uint32_t index, uint64_t idle_ms, const char *why)
@@ -217,15 +201,13 @@ static void look_at_all(struct made *made, uint64_t now_ms)
 	made->looked_ms = now_ms;
 	made->count = 0;
 	for (uint32_t i = 0; i < states_in_use(map); i++) {
-		struct policy policy;
-
-		if (!is_made(map, i, &policy)) {
+		if (!is_made(map, i)) {
 			made->seen[i].known = false;
 			continue;
 		}
 		uint64_t idle_ms = look(made, i, now_ms);
 		made->count++;
-		if (limit_ms != 0 && idle_ms >= limit_ms && rests(made, i, &policy, now_ms))
+		if (limit_ms != 0 && idle_ms >= limit_ms && rests(made, i, now_ms))
 			retire(made, i, idle_ms, "");
 		states_forget_now_and_then(map, i);
 	}
@@ -241,19 +223,16 @@ static bool may_go(const struct made_seen *seen, uint64_t now_ms)
 }
 
 /* Of those, the one that was idle longest; or -1. */
-static int64_t longest_idle(const struct made *made, uint64_t now_ms, struct policy *policy)
+static int64_t longest_idle(const struct made *made, uint64_t now_ms)
 {
 	const struct map *map = &made->instance->map;
-	struct policy other;
 	int64_t found = -1;
 
 	for (uint32_t i = 0; i < states_in_use(map); i++) {
 		const struct made_seen *seen = &made->seen[i];
 
-		if (!may_go(seen, now_ms) || (found >= 0 && made->seen[found].since_ms <= seen->since_ms) || !is_made(map, i, &other))
-			continue;
-		*policy = other;
-		found = i;
+		if (may_go(seen, now_ms) && (found < 0 || seen->since_ms < made->seen[found].since_ms) && is_made(map, i))
+			found = i;
 	}
 	return found;
 }
@@ -262,13 +241,12 @@ static int64_t longest_idle(const struct made *made, uint64_t now_ms, struct pol
 static bool retire_one(struct made *made)
 {
 	uint64_t now_ms = clock_coarse_ms(&made->instance->map);
-	struct policy policy;
 	int64_t i;
 
-	while ((i = longest_idle(made, now_ms, &policy)) >= 0) {
+	while ((i = longest_idle(made, now_ms)) >= 0) {
 		uint64_t idle_ms = look(made, (uint32_t)i, now_ms);
 
-		if (idle_ms >= REST_MS && rests(made, (uint32_t)i, &policy, now_ms)) {
+		if (idle_ms >= REST_MS && rests(made, (uint32_t)i, now_ms)) {
 			retire(made, (uint32_t)i, idle_ms, ", to make room");
 			return true;
 		}
@@ -310,7 +288,7 @@ static bool make_room(struct made *made, const char *name)
 	for (uint32_t count = count_made(map); count >= made->config->made; count--)
 		if (!retire_one(made))
 			return false;
-	return has_record(map, name) || replace(made);
+	return policy_has_room(map, name) || replace(made);
 }
 
 /* ---- questions ---- */

@@ -256,24 +256,43 @@ static void fresh_state(const struct map *map, uint32_t index, const struct poli
 	atomic_store_explicit(&state->breaker, breaker_make(TAG_CLOSED, 0, generation, now), memory_order_release);
 }
 
+/* Whole, and stops where they differ: a table may have very many names. */
+static bool has_name(const struct policy_record *record, const char *name)
+{
+	for (size_t i = 0; i < SEGMENT_NAME_SIZE; i++) {
+		char c = atomic_load_explicit(&record->name[i], memory_order_relaxed);
+		if (c != name[i])
+			return false;
+		if (c == '\0')
+			return true;
+	}
+	return false;
+}
+
+static bool is_free(const struct policy_record *record)
+{
+	return atomic_load_explicit(&record->name[0], memory_order_relaxed) == '\0';
+}
+
 int policy_find_any(const struct map *map, const char *name)
 {
-	char there[SEGMENT_NAME_SIZE];
-
 	for (uint32_t i = 0; i < map->dims.resources; i++)
-		if (policy_name_any(map, i, there) && strcmp(there, name) == 0)
+		if (!is_free(&map->policies[i]) && has_name(&map->policies[i], name))
 			return (int)i;
 	return -ENOENT;
 }
 
 static int find_free(const struct map *map)
 {
-	char there[SEGMENT_NAME_SIZE];
-
 	for (uint32_t i = 0; i < map->dims.resources; i++)
-		if (!policy_name_any(map, i, there))
+		if (is_free(&map->policies[i]))
 			return (int)i;
 	return -ENOSPC;
+}
+
+bool policy_has_room(const struct map *map, const char *name)
+{
+	return find_free(map) >= 0 || policy_find_any(map, name) >= 0;
 }
 
 static void count_record(const struct map *map, uint32_t index)

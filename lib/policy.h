@@ -9,6 +9,8 @@
 #ifndef RESC_POLICY_H
 #define RESC_POLICY_H
 
+#include <stddef.h>
+
 #include "map.h"
 
 /* The documented defaults of every key. flags: POLICY_LATENCY alone; a block that is there switches its policy on. In a breaker block
@@ -23,6 +25,16 @@ void policy_clamp(struct policy *policy, const struct segment_dims *dims);
 /* A consistent, clamped copy. Returns its sequence in *sequence. -EAGAIN when the writer was too fast for several tries. */
 int policy_read(const struct map *map, uint32_t index, struct policy *policy, uint64_t *sequence);
 
+/* The flags alone; rescd only, who writes them. */
+static inline uint64_t policy_flags(const struct map *map, uint32_t index)
+{
+	const struct policy_record *record = &map->policies[index];
+	/* Relaxed: no other process writes here. */
+	uint64_t s = atomic_load_explicit(&record->sequence, memory_order_relaxed);
+
+	return atomic_load_explicit(&record->copies[s & 1][offsetof(struct policy, flags) / 8], memory_order_relaxed);
+}
+
 /* Writes a policy; rescd only. Where the budget's capacity or ttl changes, the copy in the segment gets the next budget_epoch,
  * where the rate limit changes the next rate_epoch. */
 void policy_write(const struct map *map, uint32_t index, const struct policy *policy);
@@ -35,6 +47,8 @@ void policy_write(const struct map *map, uint32_t index, const struct policy *po
  * policy_publish puts a name in use; rescd, or a private view. Returns its index, or -ENOSPC.
  */
 int policy_publish(const struct map *map, const char *name, const struct policy *policy);
+/* Is there a record for that name, its own or a free one? */
+bool policy_has_room(const struct map *map, const char *name);
 /* The same for a fresh successor, at the index that it had: its state words stay empty until they are moved (move.h), its limit is born in
  * debt. name may be a retired one: retired is then true. */
 void policy_publish_moved(const struct map *map, uint32_t index, const char *name, const struct policy *policy, bool retired);

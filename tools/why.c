@@ -117,6 +117,8 @@ struct words reason_words(enum reason reason, const struct event *event)
 		return share_words(a, b, "failed");
 	case REASON_SLOW_RATE:
 		return share_words(a, b, "were slow");
+	case REASON_PROBE_FAILED:
+		return a + b == 1 ? words("%s", reason_text(reason)) : words("%" PRIu64 " of %" PRIu64 " probes failed", b, a + b);
 	case REASON_PROBES_OK:
 		return words("%" PRIu64 " probe%s succeeded", a, plural(a));
 	default:

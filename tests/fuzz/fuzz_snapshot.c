@@ -121,6 +121,9 @@ static void check_resource(const json_t *r)
 	REQUIRE(number(r, "probes", "out") <= number(r, "probes", "limit"));
 	REQUIRE(number(r, "window", "failures") <= number(r, "window", "calls"));
 	REQUIRE(number(r, "window", "slow") <= number(r, "window", "calls"));
+	REQUIRE(number(r, "retry", "in_flight") <= number(r, "permits", "in_use"));
+	REQUIRE(number(r, "throttle", "accepts") <= number(r, "throttle", "requests"));
+	REQUIRE(json_number_value(json_object_get(json_object_get(r, "rate"), "tokens")) <= (double)number(r, "rate", "burst"));
 	json_object_foreach((json_t *)(uintptr_t)counters, key, value) if (strncmp(key, "refused_", 8) == 0) enters +=
 	        json_integer_value(value);
 	REQUIRE(enters == number(r, "counters", "enters"));

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import pty
 import signal
 import subprocess
 
@@ -144,6 +145,15 @@ def test_windows_by_number_of_calls_and_trials_by_rate_in_words(host):
     assert "then 10 probes decide: it opens again when 20% of them failed, else it closes" in shown(rescd, "ledger")
     assert "opens when 50% of the last 50 calls failed: the 25th failure of 50 calls" in shown(rescd, "stock")
     worker = rescd.worker()
+    worker.fail("ledger", 20)
+    rescd.advance("6s")
+    trial = worker.hold("ledger", 10)
+    for i, ticket in enumerate(trial[:9]):
+        worker.leave(ticket, "fail" if i < 2 else "ok")
+    assert "7 ok and 2 failed of 10" in rescd.ctl("list").stdout
+    assert "1 of 10 probes out; 7 ok, 2 failed; the verdict falls with 10 results" in shown(rescd, "ledger")
+    worker.leave(trial[9])
+    assert "open for 0ms, because 2 of 10 probes failed" in shown(rescd, "ledger")
     worker.call("stock")
     assert "0 of 1 calls failed (0%), 0 slow, of the last 50 calls" in shown(rescd, "stock")
     assert rescd.show("stock")["window"]["length_calls"] == 50
@@ -191,6 +201,40 @@ def test_every_guard_says_in_words_what_it_does(host):
     assert "retries among them: 0; at most 2, or 20% of the calls if that is more" in shown(rescd, "share")
     rescd.ctl("reset", "files")
     assert "3 of 3 calls could go at once" in shown(rescd, "files")
+
+
+def on_terminal(rescd, *args, columns=80):
+    """What resctl prints on a terminal of that width, without colour."""
+    master, slave = pty.openpty()
+    env = {**os.environ, "COLUMNS": str(columns), "NO_COLOR": "1", "TERM": "xterm"}
+    with subprocess.Popen([RESCTL, "-i", rescd.instance, *args], stdin=subprocess.DEVNULL, stdout=slave, env=env) as process:
+        os.close(slave)
+        text = b""
+        try:
+            while piece := os.read(master, 65536):
+                text += piece
+        except OSError:  # EIO: nobody has the other side any more
+            pass
+    os.close(master)
+    assert process.returncode == 0
+    return text.decode().replace("\r", "").splitlines()
+
+
+def test_list_keeps_its_reasons_in_80_columns(host):
+    """Where there is no room for all, states and reasons stay, and what is left out is named."""
+    names = ["payments", "a-name-that-is-as-long-as-some-are"]
+    rescd = host({"resources": {name: {"breaker": {"consecutive": 3}, "bulkhead": {"limit": 4}} for name in names}})
+    worker = rescd.worker()
+    for name in names:
+        worker.fail(name, 3)
+    lines = on_terminal(rescd, "list")
+    table = lines[:lines.index("")]
+    assert len(table) == 3 and all(len(line) <= 80 for line in table)
+    assert table[0].split()[:2] == ["NAME", "STATE"] and table[0].endswith("WHY")
+    for name, line in zip(names, table[1:], strict=True):
+        assert line.split()[:2] == [name, "open"] and "probe in" in line and "3 consecutive fail" in line
+    assert any(line.startswith("not shown in 80 columns: ") and "P99" in line for line in lines)
+    assert "IN FLIGHT" in on_terminal(rescd, "list", columns=160)[0]
 
 
 def test_list_says_what_has_no_room_left(host):

@@ -198,7 +198,8 @@ static inline int reckon(const struct rate_look *look, uint32_t cost, uint64_t m
 	uint64_t amount = cost == 1 ? l->token : time_of_tokens(cost, l->per_second);
 
 	*wait_ns = 0;
-	if (cost > l->burst || amount > l->depth)
+	/* The depth is less than the time of burst + 1. */
+	if (amount > l->depth)
 		return RESC_E_COST;
 	uint64_t after = look->now + ahead_of(look->seen, look->now) + amount;
 	uint64_t wait = after - look->now > l->depth ? after - look->now - l->depth : 0;

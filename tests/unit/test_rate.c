@@ -135,6 +135,17 @@ START_TEST(the_next_token_is_there_to_the_nanosecond)
 }
 END_TEST
 
+START_TEST(a_wait_is_rounded_up_to_a_nanosecond)
+{
+	fresh(3 * TOKEN, 1);
+	ck_assert_int_eq(take(1, 0), 0);
+	ck_assert_int_eq(take(1, 0), RESC_E_RATE);
+	ck_assert_uint_eq(wait_ns, 333333334);
+	ck_assert_int_eq(take(1, 333333333), RESC_E_RATE);
+	ck_assert_int_eq(take(1, 333333334), 0);
+}
+END_TEST
+
 START_TEST(a_refusal_changes_nothing)
 {
 	drain(0);
@@ -226,6 +237,14 @@ START_TEST(D4_extreme_rates_and_sizes)
 	ck_assert_int_eq(take(UINT32_MAX, 0), RESC_E_COST);
 	ck_assert_uint_eq(drain(0), (UINT64_C(1) << 59) / (1000000 * SECOND * UNITS));
 	ck_assert_int_eq(take(1, DAY), RESC_E_RATE);
+
+	fresh(1, 4000);
+	ck_assert_uint_eq(drain(0), (UINT64_C(1) << 59) / (1000000 * SECOND * UNITS));
+
+	/* A burst whose rounding could come to a token. */
+	fresh(UINT64_C(100000000) * TOKEN, 1000);
+	ck_assert_uint_eq(drain(0), 1000);
+	ck_assert_uint_eq(wait_ns, 10);
 
 	/* Bytes: the cost is large, and what is rounded is next to nothing. */
 	fresh(UINT64_C(900000000) * TOKEN, 1048576);
@@ -535,6 +554,17 @@ START_TEST(D8_a_changed_burst_keeps_the_filled_share)
 	ck_assert_uint_eq(now(0), 0);
 	ck_assert_int_eq(take(1, 0), RESC_E_RATE);
 	ck_assert_int_eq(take(1, SECOND), 0);
+}
+END_TEST
+
+START_TEST(D8_a_change_invents_nothing)
+{
+	/* Half of a unit that is missing is a unit. */
+	fresh(TOKEN, 10);
+	put(1);
+	write_policy(TOKEN, 5);
+	rate_settle(&f.map, f.state);
+	ck_assert_uint_eq(rate_time(word_now()), 1);
 }
 END_TEST
 
@@ -896,6 +926,7 @@ int main(void)
 	const TTest *const all[] = {
 	        starts_full_and_gives_the_burst_at_once,
 	        the_next_token_is_there_to_the_nanosecond,
+	        a_wait_is_rounded_up_to_a_nanosecond,
 	        a_refusal_changes_nothing,
 	        a_cost_above_the_burst_is_impossible,
 	        a_cost_of_0_is_one_token,
@@ -917,6 +948,7 @@ int main(void)
 	        what_was_taken_at_another_rate_does_not_come_back,
 	        random_giving_back_never_gives_more_than_burst_and_rate,
 	        D8_a_changed_burst_keeps_the_filled_share,
+	        D8_a_change_invents_nothing,
 	        D8_a_large_bucket_is_cut_to_a_small_one,
 	        D8_the_new_rate_counts_from_the_first_refusal,
 	        D8_rescd_makes_it_count_at_once,

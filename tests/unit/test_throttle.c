@@ -306,6 +306,18 @@ START_TEST(all_workers_share_it)
 }
 END_TEST
 
+START_TEST(a_worker_that_was_stopped_erases_nothing_newer)
+{
+	/* Both ticks have the same place in the ring. */
+	struct view crowd = view_of(-1);
+
+	count_times(&crowd, 8, true, 16 * 12000);
+	throttle_count(&crowd, false, 0);
+	ck_assert_uint_eq(look(16 * 12000).requests, 8);
+	ck_assert_uint_eq(look(16 * 12000).accepts, 8);
+}
+END_TEST
+
 /* ---- E16 ---- */
 
 struct load {
@@ -589,6 +601,7 @@ int main(void)
 	        random_calls_are_counted_as_a_list_would,
 	        another_window_takes_what_belongs_to_it_and_nothing_older,
 	        all_workers_share_it,
+	        a_worker_that_was_stopped_erases_nothing_newer,
 	        E16_it_recovers_by_itself,
 	        reset_forgets,
 	        a_record_that_is_used_again_has_seen_nothing,

@@ -365,7 +365,7 @@ static bool offsets_follow(const struct segment_header *h)
 	return h->daemon_offset == expected.daemon_offset && h->policies_offset == expected.policies_offset &&
 	       h->live_offset == expected.live_offset && h->workers_offset == expected.workers_offset &&
 	       h->states_offset == expected.states_offset && h->events_offset == expected.events_offset &&
-	       h->total_size == expected.total_size;
+	       h->once_offset == expected.once_offset && h->total_size == expected.total_size;
 }
 
 static int check_place(const struct segment_header *h, const char *path, struct resc_error *err)

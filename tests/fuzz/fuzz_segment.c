@@ -8,16 +8,18 @@
  * and what calls make of it is damaged again. At the end the worker closes its view, whatever is left of the segment.
  *
  * Each input starts with the same segment, byte by byte, and a fresh worker in it. The clock is a word of the segment like any other, and
- * sleeping is counted instead of done, so an input means the same whenever it is run. libFuzzer's -timeout, or alarm(2), watches for loops.
+ * who sleeps moves it instead, so an input means the same whenever it is run. libFuzzer's -timeout, or alarm(2), watches for loops.
  *
  * What is checked besides: answers are of the documented ones, a refusal leaves a zeroed ticket, and what inspection says is possible.
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/futex.h>
 #include <math.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <time.h>
 
 #include "clock.h"
@@ -65,16 +67,42 @@ static struct {
 	char successor_path[MAP_PATH_SIZE];
 	struct states_watch watch;
 	unsigned sleeps;
+	unsigned sleeps_in_step;
 } now;
 
-/* The linker puts this in the place of nanosleep (--wrap). */
+/*
+ * Whoever sleeps until a time of the clock sleeps again until it has come. So time passes on the clock of the worker's segment, and
+ * faster with each sleep of a step: a day, which is as long as anything can wait, is over after some twenty.
+ */
+static void sleep_for(const struct timespec *wanted)
+{
+	uint64_t ns = (uint64_t)wanted->tv_sec * 1000000000u + (uint64_t)wanted->tv_nsec;
+
+	REQUIRE(wanted->tv_sec >= 0 && wanted->tv_nsec >= 0 && wanted->tv_nsec < 1000000000);
+	REQUIRE(++now.sleeps < SLEEPS_MAX);
+	if (now.host != NULL && now.host->current != NULL)
+		atomic_fetch_add_explicit(&now.host->current->map.live->clock_ns, ns << (now.sleeps_in_step++ & 31), memory_order_relaxed);
+}
+
+/* The linker puts these in the place of nanosleep and syscall (--wrap). */
 int __wrap_nanosleep(const struct timespec *wanted, struct timespec *left);
 int __wrap_nanosleep(const struct timespec *wanted, struct timespec *left)
 {
 	(void)left;
-	REQUIRE(wanted->tv_sec >= 0 && wanted->tv_nsec >= 0 && wanted->tv_nsec < 1000000000);
-	REQUIRE(++now.sleeps < SLEEPS_MAX);
+	sleep_for(wanted);
 	return 0;
+}
+
+long __real_syscall(long number, long a, long b, long c, long d, long e, long f);
+long __wrap_syscall(long number, long a, long b, long c, long d, long e, long f);
+long __wrap_syscall(long number, long a, long b, long c, long d, long e, long f)
+{
+	if (number != SYS_futex || b != FUTEX_WAIT)
+		return __real_syscall(number, a, b, c, d, e, f);
+	/* Nobody else is there to wake it. */
+	sleep_for((const struct timespec *)d);
+	errno = ETIMEDOUT;
+	return -1;
 }
 
 /* ---- the segment and the worker ---- */
@@ -102,6 +130,21 @@ static void all_guards(struct policy *policy)
 	policy->timeout_total_ms = 5000;
 }
 
+/* A front door: calls wait for a share of the workers and for the rate limit, and there is more than one priority. */
+static void waiting_guards(struct policy *policy)
+{
+	policy_private(policy);
+	policy->flags |= POLICY_BULKHEAD | POLICY_RATE | POLICY_THROTTLE | POLICY_RETRY | POLICY_RETRY_CAP;
+	policy->limit_share_ppm = 2000000;
+	policy->max_wait_ms = 300;
+	policy->max_waiting = 4;
+	policy->low_ppm = 500000;
+	policy->rate_per_second = 10 * TOKEN;
+	policy->rate_burst = 4;
+	policy->rate_max_wait_ms = 200;
+	policy->retries_floor = 1;
+}
+
 static void start(void)
 {
 	struct resc_error err;
@@ -120,7 +163,7 @@ static void start(void)
 		REQUIRE(policy_publish(&base.rescd, names[i], &policy) == (int)i);
 		policy.consecutive = 0;
 		if (i == 1)
-			policy_private(&policy);
+			waiting_guards(&policy);
 	}
 	REQUIRE(map_publish(&base.rescd, base.path) == 0);
 	base.pristine = malloc(base.rescd.size);
@@ -318,7 +361,7 @@ static int64_t some_deadline(struct input *in)
 	}
 }
 
-/* Cells outside of the tables would be somebody else's words. Their numbers are as in admission.c. */
+/* Cells outside of the tables would be somebody else's words. Their numbers are as in ticket.h. */
 static void check_ticket(const resc_ticket *ticket)
 {
 	uint32_t cell = ticket->permit_cell & 0xffffff;
@@ -328,20 +371,42 @@ static void check_ticket(const resc_ticket *ticket)
 	REQUIRE(ticket->permit_cell >> 24 < PROBES_LIMIT || cell == 0xffffff);
 }
 
+static void enter_with(uint8_t which, const resc_options *options)
+{
+	resc_ticket *ticket = &now.tickets[which >> 4 & (TICKETS - 1)];
+	int r = resc_enter(some_resource(which & 15), options, ticket);
+
+	REQUIRE(r >= -4095 && r <= RESC_E_RETRIES);
+	if (r == 0) {
+		check_ticket(ticket);
+		return;
+	}
+	REQUIRE(ticket->retry_after_ms >= (r > 0 ? -1 : 0) && (r > 0 || ticket->retry_after_ms == 0));
+	ticket->retry_after_ms = 0;
+	REQUIRE(is_zero(ticket, sizeof *ticket));
+}
+
 static void enter(struct input *in)
 {
 	uint8_t which = take_byte(in);
 	resc_options options = RESC_OPTIONS_INIT;
-	resc_ticket *ticket = &now.tickets[which >> 4 & (TICKETS - 1)];
 
 	if ((which & 0x80) != 0)
 		options.deadline_ns = some_deadline(in);
-	int r = resc_enter(some_resource(which & 15), &options, ticket);
-	REQUIRE(r >= -4095 && r <= RESC_E_DEADLINE);
-	if (r == 0)
-		check_ticket(ticket);
-	else
-		REQUIRE(is_zero(ticket, sizeof *ticket));
+	enter_with(which, &options);
+}
+
+/* With everything else that a caller can say. */
+static void enter_as(struct input *in)
+{
+	uint8_t which = take_byte(in);
+	uint8_t how = take_byte(in);
+	resc_options options = RESC_OPTIONS_INIT;
+
+	options.priority = how & 3;
+	options.flags = how >> 2 & 3;
+	options.cost = how >> 4 & 7;
+	enter_with(which, &options);
 }
 
 static void leave(struct input *in)
@@ -384,7 +449,7 @@ static void retry(struct input *in)
 	if ((which & 0x80) != 0)
 		now.plan.deadline_ns = some_deadline(in);
 	int r = resc_retry(some_resource(which & 3), &now.plan, (enum resc_outcome)(which >> 2 & 7), &wait_ns);
-	REQUIRE(r >= -4095 && (r <= 0 || (r >= RESC_E_ATTEMPTS && r <= RESC_E_UPSTREAM)));
+	REQUIRE(r >= -4095 && (r <= 0 || (r >= RESC_E_ATTEMPTS && r <= RESC_E_RETRY_IN_FLIGHT)));
 	REQUIRE(r == -EINVAL || wait_ns >= 0);
 }
 
@@ -407,7 +472,7 @@ static void run(struct input *in)
 	if ((which & 0x80) != 0)
 		options.deadline_ns = some_deadline(in);
 	int r = resc_run(some_resource(which), attempt, &outcomes, &options, &last);
-	REQUIRE(r >= -4095 && r <= RESC_E_UPSTREAM && last >= -1 && last <= RESC_CANCELLED);
+	REQUIRE(r >= -4095 && r <= RESC_E_RETRY_IN_FLIGHT && last >= -1 && last <= RESC_CANCELLED);
 }
 
 static void ask(struct input *in)
@@ -423,9 +488,13 @@ static void ask(struct input *in)
 		REQUIRE(state.breaker <= RESC_HALF_OPEN && state.due_ms >= -1 && state.probes_out <= PROBES_LIMIT);
 		REQUIRE(state.retry_tokens >= -1 && isfinite(state.retry_tokens));
 	}
-	if (resc_counters(resource, &counters) == 0)
-		REQUIRE(counters.enters == counters.admitted + counters.refused_open + counters.refused_half_open +
-		                                   counters.refused_forced_open + counters.refused_full + counters.refused_deadline);
+	if (resc_counters(resource, &counters) == 0) {
+		uint64_t refused = 0;
+#define X(NAME, name, text) refused += counters.refused_##name;
+		RESC_REFUSALS(X)
+#undef X
+		REQUIRE(counters.enters == counters.admitted + refused);
+	}
 	resc_timeouts(resource, &timeouts);
 	resc_fallback(resource, kinds[take_byte(in) & 3]);
 	REQUIRE(resc_status(now.host, &status) == 0 && memchr(status.reason, '\0', sizeof status.reason) != NULL);
@@ -693,9 +762,9 @@ static void attach(struct input *in)
 /* ---- running ---- */
 
 static void (*const steps[])(struct input *in) = {
-        store_word,   store_value, flip_byte, copy_word, fill_region, enter, enter,  leave,         leave,
-        retry,        run,         ask,       look_up,   advance,     look,  force,  force,         inspect,
-        show_metrics, reap,        tick,      configure, supersede,   move,  attach, leave_damaged,
+        store_word,   store_value, flip_byte, copy_word, fill_region, enter, enter_as, leave,         leave,
+        retry,        run,         ask,       look_up,   advance,     look,  force,    force,         inspect,
+        show_metrics, reap,        tick,      configure, supersede,   move,  attach,   leave_damaged,
 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -705,8 +774,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (!base.ready)
 		start();
 	begin();
-	for (unsigned n = 0; n < STEPS_MAX && in.size > 0; n++)
+	for (unsigned n = 0; n < STEPS_MAX && in.size > 0; n++) {
+		now.sleeps_in_step = 0;
 		steps[take_byte(&in) % (sizeof steps / sizeof steps[0])](&in);
+	}
 	end();
 	return 0;
 }

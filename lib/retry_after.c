@@ -156,7 +156,7 @@ static bool to_seconds(const struct tm *date, int64_t *seconds)
 	if (date->tm_hour > 23 || date->tm_min > 59 || date->tm_sec > 60)
 		return false;
 	/* timegm turns the 30th of February into a day of March. */
-	*seconds = (int64_t)timegm(&day) + date->tm_hour * 3600 + date->tm_min * 60 + date->tm_sec;
+	*seconds = (int64_t)timegm(&day) + INT64_C(3600) * date->tm_hour + INT64_C(60) * date->tm_min + date->tm_sec;
 	return day.tm_mday == date->tm_mday && day.tm_mon == date->tm_mon;
 }
 

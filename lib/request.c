@@ -21,6 +21,8 @@
  * next rescd answers it, also when the record was made already. The asker waits a bounded time and says that nobody answers. A record
  * that was made for somebody who has given up is a resource that nobody calls, and is retired like any.
  *
+ * The model is tests/model/request.pml.
+ *
  * Nothing here is believed: a torn or foreign name is refused by name_check, an unknown answer is no answer. Sleeping is counted, not
  * measured, so no clock and no word in the segment can make it longer.
  */

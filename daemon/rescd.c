@@ -488,7 +488,8 @@ static int start(struct rescd *d, struct resc_error *err)
 	write_event(d, EVENT_DAEMON_START, "rescd " RESC_VERSION_STRING);
 	/* A rescd before may have died in the middle of an answer. */
 	made_answer(&d->made);
-	log_line("serving instance '%s': %zu resources, %zu patterns", d->instance.name, d->config.count, d->config.pattern_count);
+	log_line("serving instance '%s': %zu resource%s, %zu pattern%s", d->instance.name, d->config.count, d->config.count == 1 ? "" : "s",
+	         d->config.pattern_count, d->config.pattern_count == 1 ? "" : "s");
 	malloc_trim(0);
 	notify_send("READY=1");
 	return 0;

@@ -79,9 +79,10 @@ static int print_answer_json(const struct resctl *ctl, const char *file, bool ok
 	/* A name of a file need not be UTF-8. */
 	if (file_name == NULL)
 		file_name = json_string("?");
-	return print_json(ctl, json_pack("{s:o, s:b, s:I, s:I, s:I, s:o}", "file", file_name, "ok", ok, "resources",
-	                                 (json_int_t)config->count, "errors", (json_int_t)problems->errors, "warnings",
-	                                 (json_int_t)problems->warnings, "problems", problems_json(problems)));
+	return print_json(ctl, json_pack("{s:o, s:b, s:I, s:I, s:I, s:I, s:o}", "file", file_name, "ok", ok, "resources",
+	                                 (json_int_t)config->count, "patterns", (json_int_t)config->pattern_count, "errors",
+	                                 (json_int_t)problems->errors, "warnings", (json_int_t)problems->warnings, "problems",
+	                                 problems_json(problems)));
 }
 
 static int print_answer(const char *file, bool ok, const struct config *config, const struct config_problems *problems)
@@ -92,6 +93,8 @@ static int print_answer(const char *file, bool ok, const struct config *config, 
 		printf("%s: ok: %zu resource%s", file, config->count, config->count == 1 ? "" : "s");
 	else
 		printf("%s: %zu error%s", file, problems->errors, problems->errors == 1 ? "" : "s");
+	if (ok && config->pattern_count > 0)
+		printf(", %zu pattern%s", config->pattern_count, config->pattern_count == 1 ? "" : "s");
 	if (problems->warnings > 0)
 		printf(", %zu warning%s", problems->warnings, problems->warnings == 1 ? "" : "s");
 	putchar('\n');

@@ -316,7 +316,7 @@ static void print_shares(const struct screen *screen, const struct map *map, con
 	if (!r->limited)
 		return;
 	if (p->limit_share_ppm != 0)
-		print_field(screen, "", STYLE_PLAIN, "that is %u with the %u worker%s that live now", r->limit, workers, plural(workers));
+		print_field(screen, "", STYLE_PLAIN, "that is %u with %u live worker%s", r->limit, workers, plural(workers));
 	print_priority(screen, "critical", p->critical_ppm, r->limit);
 	print_priority(screen, "normal", p->normal_ppm, r->limit);
 	print_priority(screen, "low", p->low_ppm, r->limit);

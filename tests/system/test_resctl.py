@@ -197,7 +197,7 @@ def test_every_guard_says_in_words_what_it_does(host):
     row = next(line for line in rescd.ctl("list").stdout.splitlines() if line.startswith("files"))
     assert "the throttle would refuse 75% of the calls" in row and "the rate limit is reached" in row
     assert worker.enter("files")["r"] == 8
-    assert "that is 2 with the 1 worker that live now" in shown(rescd, "share")
+    assert "that is 2 with 1 live worker" in shown(rescd, "share")
     assert "retries among them: 0; at most 2, or 20% of the calls if that is more" in shown(rescd, "share")
     rescd.ctl("reset", "files")
     assert "3 of 3 calls could go at once" in shown(rescd, "files")

@@ -678,7 +678,7 @@ COLD static int enter_after_waiting(struct resc_resource *resource, struct enter
 	int r = CALL_WAIT;
 
 	while (r == CALL_WAIT) {
-		struct reserved *held = e->reserved;
+		struct reserved *held = reserved(e);
 		held->waited = true;
 		if (held->ready_ns != 0) {
 			sleep_until(held->ready_ns);

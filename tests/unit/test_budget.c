@@ -652,6 +652,11 @@ START_TEST(reset_fills_with_tokens_of_this_moment)
 	ck_assert_int_eq(budget_fill(&f.map, f.state, &f.policy), 0);
 	ck_assert_uint_eq(now(29999), 10 * TOKEN);
 	ck_assert_uint_eq(now(30000), 0);
+	/* Also where the slice of now has nearly as much as it can hold. */
+	expiring(1000 * TOKEN, 1000000 * TOKEN, 0, TTL);
+	deposits_at(10500, 900);
+	ck_assert_int_eq(budget_fill(&f.map, f.state, &f.policy), 0);
+	ck_assert_uint_eq(now(10500), 1000000 * TOKEN);
 }
 END_TEST
 
@@ -1257,6 +1262,38 @@ START_TEST(a_claimer_that_is_stopped_brings_no_old_time_back)
 }
 END_TEST
 
+START_TEST(a_claimer_that_is_stopped_brings_nothing_that_has_expired)
+{
+	/* It is stopped for a ttl before the slices, which are full; then others earn a token, and spend it. */
+	struct fixture private = f;
+	struct policy policy = plan(TOKEN, TOKEN, TOKEN);
+	int status;
+
+	policy.budget_ttl_ms = TTL;
+	fixture_open_shared(&f, &policy);
+	expiring(TOKEN, TOKEN, TOKEN, TTL);
+	ck_assert_int_eq(withdraw(0), 0);
+	deposits_at(500, 1);
+	pid_t pid = fork();
+	if (pid == 0) {
+		failpoint_set("budget.claimed=stop");
+		fixture_store(&f.state->tokens, tokens_make(WORD_LIVE, 0, 0)); /* spent */
+		_exit(withdraw(900));
+	}
+	ck_assert_int_eq(waitpid(pid, &status, WUNTRACED), pid);
+	ck_assert(WIFSTOPPED(status));
+	deposits_at(20000, 1);
+	fixture_store(&f.state->refilled_ms, 20000);
+	ck_assert_int_eq(withdraw(20000), 0);
+	kill(pid, SIGCONT);
+	ck_assert_int_eq(fixture_wait(pid), 1);
+	ck_assert_uint_eq(now(20000), 0);
+	ck_assert_uint_eq(tokens_count(fixture_load(&f.state->tokens)), 0);
+	map_close(&f.map);
+	f = private;
+}
+END_TEST
+
 START_TEST(D10_death_of_a_claimer_loses_that_interval_at_most)
 {
 	struct fixture private = f;
@@ -1338,6 +1375,7 @@ int main(void)
 	        D10_32_processes_of_which_some_are_killed,
 	        D10_32_processes_share_tokens_that_expire,
 	        a_claimer_that_is_stopped_brings_no_old_time_back,
+	        a_claimer_that_is_stopped_brings_nothing_that_has_expired,
 	        D10_death_of_a_claimer_loses_that_interval_at_most,
 	};
 	Suite *suite = suite_create("budget");

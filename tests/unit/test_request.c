@@ -261,6 +261,44 @@ START_TEST(a_lookup_that_waits_keeps_no_other_thread_and_no_child_from_working)
 }
 END_TEST
 
+static void *try_shard(void *host)
+{
+	struct resc_error err = {0, ""};
+
+	return resc_lookup(host, "shard-7", &err) == NULL && err.code == -EAGAIN ? host : NULL;
+}
+
+START_TEST(a_segment_stays_as_long_as_a_question_waits_in_it)
+{
+	struct named old = n;
+	struct question question;
+	struct resc_status status;
+	resc_ticket ticket;
+	pthread_t thread;
+	void *refused_by;
+
+	resc *host = named_join(n.instance);
+	resc_resource *pay = named_lookup(host, "payments");
+	ck_assert_int_eq(pthread_create(&thread, NULL, try_shard, host), 0);
+	wait_for_question(&question);
+	/* Somebody puts another one in its place; the calls of this thread find it, and let the old one go. */
+	named_open(&n, NULL);
+	for (int i = 0; i < 140; i++) {
+		ck_assert_int_eq(resc_enter(pay, NULL, &ticket), 0);
+		ck_assert_int_ge(resc_leave(&ticket, RESC_OK), 0);
+		named_sleep_ms(10);
+	}
+	ck_assert_int_eq(resc_status(host, &status), 0);
+	ck_assert_uint_eq(status.generation, n.map.generation);
+	ck_assert_int_eq(pthread_join(thread, &refused_by), 0);
+	ck_assert_ptr_eq(refused_by, host);
+	ck_assert_int_eq(resc_enter(pay, NULL, &ticket), 0);
+	ck_assert_int_eq(resc_leave(&ticket, RESC_OK), 0);
+	resc_close(host);
+	map_close(&old.map);
+}
+END_TEST
+
 START_TEST(an_answer_that_comes_too_late_answers_no_later_question)
 {
 	struct question late, second;
@@ -523,6 +561,7 @@ int main(void)
 	tcase_add_test(tcase, a_full_table_is_an_error_that_says_what_to_raise);
 	tcase_add_test(tcase, a_rescd_that_does_not_answer_is_an_error_after_a_bounded_time_and_works_when_it_is_back);
 	tcase_add_test(tcase, a_lookup_that_waits_keeps_no_other_thread_and_no_child_from_working);
+	tcase_add_test(tcase, a_segment_stays_as_long_as_a_question_waits_in_it);
 	tcase_add_test(tcase, an_answer_that_comes_too_late_answers_no_later_question);
 	tcase_add_test(tcase, when_all_places_are_taken_the_next_one_waits_for_one);
 	tcase_add_test(tcase, many_workers_that_ask_for_the_same_names_get_one_record_each);

@@ -338,6 +338,14 @@ static void forget_map(struct reaper *reaper, struct reaper_map *owner)
 	free(owner);
 }
 
+bool reaper_is_told(const struct reaper *reaper)
+{
+	for (const struct reaper_map *owner = reaper->maps; owner; owner = owner->next)
+		if (owner->watch < 0)
+			return false;
+	return true;
+}
+
 void reaper_remove(struct reaper *reaper, uint64_t generation)
 {
 	for (struct reaper_map **at = &reaper->maps; *at; at = &(*at)->next) {

@@ -35,6 +35,9 @@ void reaper_close(struct reaper *reaper);
 int reaper_add(struct reaper *reaper, const struct map *map);
 void reaper_remove(struct reaper *reaper, uint64_t generation);
 
+/* Is it told when somebody opens the file of a segment? Where inotify is used up by others, it is not. */
+bool reaper_is_told(const struct reaper *reaper);
+
 /* The turn of each second: looks at every slot, which for workers of other pid namespaces is the only sure way. */
 void reaper_tick(struct reaper *reaper);
 

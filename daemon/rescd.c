@@ -39,6 +39,7 @@
 
 #define DEFAULT_CONFIG "/etc/resc/resc.json"
 #define TICK_MS        1000u
+#define QUESTIONS_MS   20u
 
 struct options {
 	const char *config;
@@ -55,6 +56,7 @@ struct rescd {
 	struct watch signals;
 	struct timer tick;
 	struct timer watchdog;
+	struct timer questions; /* to look for them, where inotify does not say that there are some */
 	struct instance instance;
 	struct made made;
 	struct states_watch states;
@@ -320,6 +322,8 @@ static void tick(void *arg)
 	made_tick(&d->made);
 	states_tick(&d->instance.map, &d->states);
 	metrics_tick(&d->metrics[d->serving]);
+	if (!reaper_is_told(&d->instance.reaper))
+		timer_arm(&d->questions, QUESTIONS_MS, 0);
 }
 
 static void renamed(void *arg)
@@ -334,6 +338,15 @@ static void asked(void *arg)
 	struct rescd *d = arg;
 
 	made_answer(&d->made);
+}
+
+static void look_for_questions(void *arg)
+{
+	struct rescd *d = arg;
+
+	made_answer(&d->made);
+	if (d->config.pattern_count > 0 && !reaper_is_told(&d->instance.reaper))
+		timer_arm(&d->questions, QUESTIONS_MS, 0);
 }
 
 static void watchdog(void *arg)
@@ -405,12 +418,15 @@ static int start_loop(struct rescd *d, struct resc_error *err)
 
 	d->tick = (struct timer){.watch.fd = -1, .due = tick, .arg = d};
 	d->watchdog = (struct timer){.watch.fd = -1, .due = watchdog, .arg = d};
+	d->questions = (struct timer){.watch.fd = -1, .due = look_for_questions, .arg = d};
 	if (r == 0)
 		r = watch_signals(d);
 	if (r == 0)
 		r = timer_open(&d->tick, &d->loop);
 	if (r == 0)
 		r = timer_open(&d->watchdog, &d->loop);
+	if (r == 0)
+		r = timer_open(&d->questions, &d->loop);
 	if (r < 0)
 		return error_set(err, r, "no event loop: %s", strerror(-r));
 	timer_arm(&d->tick, TICK_MS, TICK_MS);
@@ -510,6 +526,7 @@ static void stop(struct rescd *d, bool failed)
 	made_free(&d->made);
 	timer_close(&d->tick, &d->loop);
 	timer_close(&d->watchdog, &d->loop);
+	timer_close(&d->questions, &d->loop);
 	loop_remove(&d->loop, &d->signals);
 	loop_close(&d->loop);
 	config_free(&d->config);

@@ -561,6 +561,9 @@ static int ask_unlocked(resc *host, const char *name, uint32_t patience_ms)
 {
 	struct attachment *a = host->current;
 
+	/* It did not answer the last one: then this one is to see whether it is back, and answers usually take some 100 us. */
+	if (host->unanswered_until_ns != 0)
+		patience_ms = REQUEST_CALL_PATIENCE_MS;
 	a->pins++;
 	pthread_mutex_unlock(&host->lock);
 	int r = request_ask(&a->map, a->worker.life, name, patience_ms);
@@ -569,8 +572,7 @@ static int ask_unlocked(resc *host, const char *name, uint32_t patience_ms)
 	/* It may have been replaced, and its collection put off. */
 	if (a != host->current)
 		host->retired = RETIRED_LIMIT;
-	if (r == -EAGAIN)
-		host->unanswered_until_ns = real_coarse_ns() + LOOK_INTERVAL_NS;
+	host->unanswered_until_ns = r == -EAGAIN ? real_coarse_ns() + LOOK_INTERVAL_NS : 0;
 	return r;
 }
 

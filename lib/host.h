@@ -83,7 +83,7 @@ struct resc {
 	struct view *retired_views;
 	struct attachment *retired_attachments;
 	unsigned retired;
-	uint64_t unanswered_until_ns; /* rescd did not answer: it is not asked before; real coarse clock */
+	uint64_t unanswered_until_ns; /* rescd did not answer: it is not asked before; 0: it did; real coarse clock */
 	struct refusal refusals[REFUSALS];
 	char refused_names[REFUSALS][SEGMENT_NAME_SIZE];
 	_Atomic uint64_t next_look_ns; /* when to look again whether the segment is still the host's; real coarse clock */

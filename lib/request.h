@@ -8,7 +8,8 @@
 
 #include "map.h"
 
-/* For a lookup: longer than the turn of a rescd that has no inotify. For a call, which should not notice that rescd is stopped. */
+/* For a lookup: long enough for a restart of rescd. For a call, which should not notice that rescd is stopped, and for the next lookups
+ * after one that waited in vain. */
 #define REQUEST_PATIENCE_MS      1500u
 #define REQUEST_CALL_PATIENCE_MS 50u
 

@@ -5,7 +5,7 @@ import signal
 import time
 
 import pytest
-from harness import metric, until
+from harness import may, metric, until
 
 CONFIG = {"made": 64, "idle": "1h", "resources": {
     "payments": {"breaker": {"consecutive": 3, "cooldown": "10s"}},
@@ -14,6 +14,8 @@ CONFIG = {"made": 64, "idle": "1h", "resources": {
     "shard-hot-named": {"breaker": {"consecutive": 7, "cooldown": "10s"}},
 }}
 PATIENCE_MS = 1500  # of a lookup; see request.h
+WITHOUT_INOTIFY = ["unshare", "--user", "--map-root-user", "sh", "-c",
+                   'echo 0 >/proc/sys/user/max_inotify_instances && exec "$@"', "sh"]
 STEPS = ["request.taken", "request.named", "request.asked", "request.answered"]
 
 
@@ -143,6 +145,21 @@ def test_a_rescd_that_was_killed_keeps_what_was_made(host):
     worker.fail("shard-7", 5)
     rescd.restart()
     assert worker.state("shard-7")["state"] == "open" and consecutive(rescd, "shard-7") == 5
+
+
+@pytest.mark.skipif(not may(*WITHOUT_INOTIFY, "true"), reason="needs a user namespace with a limit of its own")
+def test_a_rescd_without_inotify_answers_calls_too(host):
+    rescd = host(config(idle="2s"), before=WITHOUT_INOTIFY)
+    assert "no inotify" in rescd.log()
+    worker = rescd.worker()
+    worker.call("shard-7")
+
+    def retired():
+        worker.advance(ms=500)
+        return "shard-7" not in names(rescd)
+
+    until(retired, patience=30)
+    assert worker.call("shard-7")["r"] == 0
 
 
 # ---- deaths ----

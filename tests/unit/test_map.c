@@ -278,7 +278,7 @@ START_TEST(offsets_and_sizes_that_do_not_follow_are_refused)
 	uint64_t *const fields[] = {&h.daemon_offset, &h.policies_offset, &h.live_offset, &h.workers_offset,
 	                            &h.states_offset, &h.events_offset,   &h.once_offset, &h.total_size};
 
-	for (size_t f = 0; f < 7; f++) {
+	for (size_t f = 0; f < sizeof fields / sizeof fields[0]; f++) {
 		static const uint64_t wrong[] = {1, 4096, UINT64_MAX, UINT64_MAX / 2};
 		for (size_t i = 0; i < 4; i++) {
 			h = header();

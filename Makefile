@@ -96,7 +96,8 @@ FUZZ_LINK := -fsanitize=fuzzer
 else
 $(fuzz_t:%=%.o): ALL_CFLAGS += -DFUZZ_STANDALONE
 endif
-$(B)/tests/fuzz/fuzz_segment: FUZZ_LINK += -Wl,--wrap=nanosleep,--wrap=syscall
+# Who sleeps moves the test clock on instead: tests/unit/sleepless.h.
+$(B)/tests/fuzz/fuzz_segment $(B)/tests/unit/test_corrupt: ALL_LDFLAGS += -Wl,--wrap=nanosleep,--wrap=syscall
 # Kept, so that only what changed is compiled again.
 .SECONDARY: $(fuzz_t:%=%.o)
 $(B)/libtools.a: $(resctl_o)

@@ -263,7 +263,8 @@ static void count_in_window(const struct view *v, uint64_t tick, uint16_t genera
 		window_count_call(v->map, v->state, generation, category);
 		return;
 	}
-	bucket_count_call(v, &shard_of(v)->window[tick % WINDOW_RING][category], bucket_tag(tick, generation));
+	bucket_count_call(v, &shard_of(v)->window[tick % WINDOW_RING][category], window_tag(v->tick_ms, tick, generation),
+	                  bucket_tag(WINDOW_RING, 0));
 }
 
 /* {generation:16, tick:48}: says to calls that end well that there is something to judge. */

@@ -23,16 +23,21 @@ static inline uint32_t bucket_count_in_own(word *bucket, uint64_t tag)
 	return n + 1;
 }
 
-/* In a shard that others add to as well. 0 also where the bucket is of a newer tag: ours is over since long, and nobody would count it. */
-static inline uint32_t bucket_count_in_common(word *bucket, uint64_t tag)
+/*
+ * In a shard that others add to as well. 0 also where the bucket is of a newer tag: ours is over since long, and nobody would count it. A
+ * tag that is further ahead than two laps of the ring is not newer: it is of a window of another length, or damage. (So who was stopped for
+ * longer than two laps empties a bucket.)
+ */
+static inline uint32_t bucket_count_in_common(word *bucket, uint64_t tag, uint64_t two_laps)
 {
 	uint64_t w = atomic_load_explicit(bucket, memory_order_relaxed);
 	uint32_t n;
 
 	/* A CAS fails when somebody else's succeeded (or spuriously): the host as a whole gets on. */
 	do {
-		bool same = bucket_tag_of(w) == tag;
-		if (!same && bucket_count(w) != 0 && (int64_t)((bucket_tag_of(w) - tag) << 24) > 0)
+		uint64_t ahead = (bucket_tag_of(w) - tag) & BUCKET_TAG_MASK;
+		bool same = ahead == 0;
+		if (!same && ahead <= two_laps && bucket_count(w) != 0)
 			return 0;
 		n = same ? bucket_count(w) : 0;
 		if (n == BUCKET_MAX)
@@ -41,10 +46,10 @@ static inline uint32_t bucket_count_in_common(word *bucket, uint64_t tag)
 	return n + 1;
 }
 
-/* bucket: in shard_of(v). */
-static inline uint32_t bucket_count_call(const struct view *v, word *bucket, uint64_t tag)
+/* bucket: in shard_of(v). lap: how much later the tag is when the same place is used again. */
+static inline uint32_t bucket_count_call(const struct view *v, word *bucket, uint64_t tag, uint64_t lap)
 {
-	return __builtin_expect(owns_shard(v), 1) ? bucket_count_in_own(bucket, tag) : bucket_count_in_common(bucket, tag);
+	return __builtin_expect(owns_shard(v), 1) ? bucket_count_in_own(bucket, tag) : bucket_count_in_common(bucket, tag, 2 * lap);
 }
 
 #endif

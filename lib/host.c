@@ -489,7 +489,8 @@ static void fill_view(struct view *v, struct attachment *a, uint32_t index, cons
 	bool same_life = before != NULL && before->life == v->life && before->generation == v->generation && before->epoch == v->epoch;
 	v->owner_thread = same_life && before->own != NULL ? before->owner_thread : thread_self();
 	v->common = map_shard(&a->map, v->state, a->map.dims.shards - 1 - a->worker.slot % (a->map.dims.shards / 4));
-	v->tick_factor = UINT64_MAX / window_tick_ms(&v->policy) + 1;
+	v->tick_ms = window_tick_ms(&v->policy);
+	v->tick_factor = UINT64_MAX / v->tick_ms + 1;
 	v->throttle_factor = UINT64_MAX / window_bucket_ms(v->policy.throttle_window_ms) + 1;
 	v->home = map_permit(&a->map, v->state, v->start);
 	bool slow_matters = (v->policy.flags & POLICY_BREAKER) != 0 && v->policy.slow_rate_ppm != 0;

@@ -42,6 +42,7 @@ struct view {
 	uint64_t epoch;
 	uint64_t superseded;      /* as it was seen */
 	uint64_t sequence;        /* of the policy */
+	uint64_t tick_ms;         /* of the breaker's window */
 	uint64_t tick_factor;     /* 2^64 / tick, rounded up: see view_tick */
 	uint64_t throttle_factor; /* the same for the window of the throttle */
 	word *home;               /* the permit cell to try first */

@@ -88,6 +88,12 @@ static inline struct state *map_state(const struct map *map, uint32_t index)
 	return (struct state *)(void *)(map->states + (size_t)index * map->state_size);
 }
 
+/* The number of a state that map_state gave out. */
+static inline uint32_t map_index(const struct map *map, const struct state *state)
+{
+	return (uint32_t)((size_t)((const uint8_t *)state - map->states) / map->state_size);
+}
+
 static inline word *map_permits(const struct map *map, const struct state *state)
 {
 	(void)map;

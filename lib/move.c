@@ -10,9 +10,11 @@
 #include <string.h>
 
 #include "budget.h"
+#include "clock.h"
 #include "move.h"
 #include "permit.h"
 #include "policy.h"
+#include "window.h"
 #include "words.h"
 
 #define TRIES 1000
@@ -174,35 +176,58 @@ static uint64_t sum_at(const struct map *from, const struct state *old, size_t o
 	return sum;
 }
 
-static void newest_bucket(uint64_t w, uint64_t *tag, uint32_t *count)
-{
-	uint64_t t = bucket_tag_of(w);
-
-	/* Tags wrap; a bucket of an older tick or generation than the newest does not count. */
-	if (*count == 0 || (int64_t)((t - *tag) << 24) > 0) {
-		*tag = t;
-		*count = bucket_count(w);
-	} else if (t == *tag) {
-		*count += bucket_count(w);
-	}
-}
-
-/* The bucket that stands `offset` bytes into each shard. */
-static void carry_bucket(const struct map *from, const struct state *old, struct state *new, size_t offset)
+/* The buckets with that tag that stand `offset` bytes into each shard. */
+static void carry_bucket(const struct map *from, const struct state *old, struct state *new, size_t offset, uint64_t tag)
 {
 	word *target = word_at(&new->carried, offset);
-	uint64_t tag = 0;
-	uint32_t count = 0;
+	uint32_t count = bucket_count_of(word_at(&old->carried, offset), tag);
 
-	newest_bucket(atomic_load_explicit(word_at(&old->carried, offset), memory_order_relaxed), &tag, &count);
 	for (uint32_t i = 0; i < from->dims.shards; i++)
-		newest_bucket(atomic_load_explicit(word_at(map_shard(from, old, i), offset), memory_order_relaxed), &tag, &count);
+		count += bucket_count_of(word_at(map_shard(from, old, i), offset), tag);
 	if (count == 0)
 		return;
 	uint64_t seen = atomic_load_explicit(target, memory_order_relaxed);
 	uint64_t next = bucket_make(tag, count > BUCKET_MAX ? BUCKET_MAX : count);
 	if (bucket_tag_of(seen) != tag || bucket_count(seen) < bucket_count(next))
 		swap(target, seen, next);
+}
+
+/* In the generation that counts. */
+static void carry_tick(const struct map *from, const struct state *old, struct state *new, uint64_t tick, uint64_t tick_ms)
+{
+	uint16_t generation = breaker_generation(atomic_load_explicit(&new->breaker, memory_order_relaxed));
+	size_t offset = offsetof(struct shard, window) + tick % WINDOW_RING * sizeof new->carried.window[0];
+
+	for (unsigned category = 0; category < WINDOW_CATEGORIES; category++)
+		carry_bucket(from, old, new, offset + category * sizeof(word), window_tag(tick_ms, tick, generation));
+}
+
+static void carry_throttle_tick(const struct map *from, const struct state *old, struct state *new, uint64_t tick, uint64_t tick_ms)
+{
+	size_t offset = offsetof(struct shard, throttle) + tick % WINDOW_RING * sizeof new->carried.throttle[0];
+
+	for (unsigned i = 0; i < 2; i++)
+		carry_bucket(from, old, new, offset + i * sizeof(word), tick * tick_ms);
+}
+
+/* The last lap of both rings, as long as the policy says now. Ticks of another length do not count any more. */
+static void carry_windows(const struct map *from, const struct state *old, const struct map *to, struct state *new)
+{
+	struct policy policy;
+	uint64_t sequence;
+	uint64_t now_ms = clock_coarse_ms(to);
+
+	/* rescd is writing it: the next time. */
+	if (policy_read(to, map_index(to, new), &policy, &sequence) != 0)
+		return;
+	uint64_t tick_ms = window_tick_ms(&policy);
+	uint64_t throttle_ms = window_bucket_ms(policy.throttle_window_ms);
+	for (uint64_t age = 0; age < WINDOW_RING; age++) {
+		if (age <= now_ms / tick_ms)
+			carry_tick(from, old, new, now_ms / tick_ms - age, tick_ms);
+		if (age <= now_ms / throttle_ms)
+			carry_throttle_tick(from, old, new, now_ms / throttle_ms - age, throttle_ms);
+	}
 }
 
 /* The ring of a window by number of calls. Calls that were counted in the new one have newer numbers, or the same: then one is lost. */
@@ -225,10 +250,7 @@ void move_carry(const struct map *from, struct state *old, const struct map *to,
 	for (unsigned i = 0; i < LATENCY_BUCKETS; i++)
 		raise_to(&new->carried.latency[i], sum_at(from, old, offsetof(struct shard, latency) + i * sizeof(word)));
 	raise_to(&new->carried.latency_sum_us, sum_at(from, old, offsetof(struct shard, latency_sum_us)));
-	for (size_t i = 0; i < sizeof new->carried.window / sizeof(word); i++)
-		carry_bucket(from, old, new, offsetof(struct shard, window) + i * sizeof(word));
 	/* Before the buckets: none of what was forgotten comes back. */
 	raise_to(&new->throttle_since, atomic_load_explicit(&old->throttle_since, memory_order_relaxed));
-	for (size_t i = 0; i < sizeof new->carried.throttle / sizeof(word); i++)
-		carry_bucket(from, old, new, offsetof(struct shard, throttle) + i * sizeof(word));
+	carry_windows(from, old, to, new);
 }

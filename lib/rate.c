@@ -160,10 +160,9 @@ static struct rate_limit limit_by(const struct policy *policy)
 /* The policy as it is now. */
 static bool read_policy(const struct map *map, const struct state *state, struct rate_look *look)
 {
-	size_t index = (size_t)((const uint8_t *)state - map->states) / map->state_size;
 	uint64_t sequence;
 
-	if (policy_read(map, (uint32_t)index, &look->fresh, &sequence) != 0)
+	if (policy_read(map, map_index(map, state), &look->fresh, &sequence) != 0)
 		return false;
 	look->policy = &look->fresh;
 	look->limit = limit_by(&look->fresh);

@@ -303,7 +303,7 @@ enum counter {
 #define SHARD_COMMON UINT64_MAX
 struct shard {
 	_Alignas(SEGMENT_LINE) word owner;
-	word window[WINDOW_RING][WINDOW_CATEGORIES]; /* {tick:28, generation:12, count:24} */
+	word window[WINDOW_RING][WINDOW_CATEGORIES]; /* {tick:28, generation:12, count:24}: see window_tag */
 	word throttle[WINDOW_RING][2];               /* {began_ms:40, count:24}: requests, accepted; see throttle.c */
 	word counters[COUNTERS];
 	word latency_sum_us;

@@ -59,13 +59,6 @@ static struct span span_of(const struct state *state, const struct policy *polic
 	return (struct span){tick_ms, now_ms / tick_ms, since_ms};
 }
 
-static uint32_t count_since(const word *bucket, uint64_t began_ms)
-{
-	uint64_t w = atomic_load_explicit(bucket, memory_order_relaxed);
-
-	return bucket_tag_of(w) == began_ms ? bucket_count(w) : 0;
-}
-
 static void add_shard(const struct shard *shard, const struct span *span, struct sums *sums)
 {
 	for (uint64_t i = 0; i < WINDOW_BUCKETS && i <= span->last; i++) {
@@ -73,8 +66,8 @@ static void add_shard(const struct shard *shard, const struct span *span, struct
 		const word *bucket = shard->throttle[tick % WINDOW_RING];
 		if (tick * span->tick_ms < span->since_ms)
 			return;
-		sums->requests += count_since(&bucket[0], tick * span->tick_ms);
-		sums->accepts += count_since(&bucket[1], tick * span->tick_ms);
+		sums->requests += bucket_count_of(&bucket[0], tick * span->tick_ms);
+		sums->accepts += bucket_count_of(&bucket[1], tick * span->tick_ms);
 	}
 }
 
@@ -131,15 +124,16 @@ bool throttle_refuses(const struct view *v, uint64_t now_ms)
 void throttle_count(const struct view *v, bool accepted, uint64_t now_ms)
 {
 	uint64_t tick = view_throttle_tick(v, now_ms);
-	uint64_t began_ms = tick * window_bucket_ms(v->policy.throttle_window_ms);
+	uint64_t tick_ms = window_bucket_ms(v->policy.throttle_window_ms);
+	uint64_t began_ms = tick * tick_ms;
 	word *bucket = shard_of(v)->throttle[tick % WINDOW_RING];
-	uint32_t n = bucket_count_call(v, &bucket[0], began_ms);
+	uint32_t n = bucket_count_call(v, &bucket[0], began_ms, WINDOW_RING * tick_ms);
 
 	/* A bucket that is full takes no accepts either, so its share stays. */
 	if (n == 0)
 		return;
 	if (accepted)
-		bucket_count_call(v, &bucket[1], began_ms);
+		bucket_count_call(v, &bucket[1], began_ms, WINDOW_RING * tick_ms);
 	unsigned every = throttle_every(atomic_load_explicit(&v->state->throttle, memory_order_relaxed));
 	if ((n & ((1u << every) - 1)) == 0)
 		work_out(v, now_ms);

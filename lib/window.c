@@ -8,29 +8,33 @@
 
 #include "failpoint.h"
 
-static void add_shard(const struct shard *shard, uint64_t first, uint64_t last, uint16_t generation, uint64_t *sums)
+/* The ticks first..last of that length, in one generation. */
+struct span {
+	uint64_t tick_ms;
+	uint64_t first;
+	uint64_t last;
+	uint16_t generation;
+};
+
+static void add_shard(const struct shard *shard, const struct span *span, uint64_t *sums)
 {
-	for (uint64_t tick = first; tick <= last; tick++) {
+	for (uint64_t tick = span->first; tick <= span->last; tick++) {
 		const word *bucket = shard->window[tick % WINDOW_RING];
-		uint64_t tag = bucket_tag(tick, generation);
-		for (unsigned category = 0; category < WINDOW_CATEGORIES; category++) {
-			/* relaxed: tag and count are one word, and no bucket says anything about another. */
-			uint64_t w = atomic_load_explicit(&bucket[category], memory_order_relaxed);
-			if (bucket_tag_of(w) == tag)
-				sums[category] += bucket_count(w);
-		}
+		uint64_t tag = window_tag(span->tick_ms, tick, span->generation);
+		for (unsigned category = 0; category < WINDOW_CATEGORIES; category++)
+			sums[category] += bucket_count_of(&bucket[category], tag);
 	}
 }
 
-static void sum_ticks(const struct map *map, const struct state *state, uint64_t tick, uint16_t generation,
+static void sum_ticks(const struct map *map, const struct state *state, const struct policy *policy, uint64_t now_ms, uint16_t generation,
                       uint64_t sums[WINDOW_CATEGORIES])
 {
-	uint64_t last = tick < UINT64_MAX ? tick : UINT64_MAX - 1;
-	uint64_t first = last < WINDOW_BUCKETS - 1 ? 0 : last - (WINDOW_BUCKETS - 1);
+	struct span span = {.tick_ms = window_tick_ms(policy), .last = window_tick(policy, now_ms), .generation = generation};
 
+	span.first = span.last < WINDOW_BUCKETS - 1 ? 0 : span.last - (WINDOW_BUCKETS - 1);
 	for (uint32_t i = 0; i < map->dims.shards; i++)
-		add_shard(map_shard(map, state, i), first, last, generation, sums);
-	add_shard(&state->carried, first, last, generation, sums);
+		add_shard(map_shard(map, state, i), &span, sums);
+	add_shard(&state->carried, &span, sums);
 }
 
 /* ---- by number of calls ---- */
@@ -85,5 +89,5 @@ void window_sum(const struct map *map, const struct state *state, const struct p
 	if (policy->window_calls != 0)
 		sum_calls(map, state, policy->window_calls, generation, sums);
 	else
-		sum_ticks(map, state, window_tick(policy, now_ms), generation, sums);
+		sum_ticks(map, state, policy, now_ms, generation, sums);
 }

@@ -6,6 +6,9 @@
  * A window that ends at tick t is made of the ticks t-9..t. The newest bucket is not over yet, so the window is between nine tenths of
  * window_ms and all of it (rounded up to whole ticks); it is never longer.
  *
+ * A window of another length has other ticks. Their numbers are those of other times, so the tag tells ticks of different lengths apart:
+ * what was counted before a reload does not count in the new window, now or when its ticks have come to the same numbers.
+ *
  * A window by number of calls is a ring that all workers share: number = fetch_add(calls) -> CAS of place number & mask to {generation,
  * category, number}, unless a newer one is there. The window is the last N numbers; one that is not there yet (its writer is between the
  * two steps, stopped or dead), or is of another generation, does not count.
@@ -31,6 +34,21 @@ static inline uint64_t window_tick_ms(const struct policy *policy)
 static inline uint64_t window_tick(const struct policy *policy, uint64_t now_ms)
 {
 	return now_ms / window_tick_ms(policy);
+}
+
+/* The tag of a bucket. 2^28 divided by the golden ratio: two lengths are far apart from each other. */
+static inline uint64_t window_tag(uint64_t tick_ms, uint64_t tick, uint16_t generation)
+{
+	return bucket_tag(tick + tick_ms * 165901931, generation);
+}
+
+/* The calls in a bucket, where it is of that tag. */
+static inline uint32_t bucket_count_of(const word *bucket, uint64_t tag)
+{
+	/* relaxed: tag and count are one word, and no bucket says anything about another. */
+	uint64_t w = atomic_load_explicit(bucket, memory_order_relaxed);
+
+	return bucket_tag_of(w) == tag ? bucket_count(w) : 0;
 }
 
 /*

@@ -131,6 +131,7 @@ static inline uint64_t earned_amount(uint64_t w) { return w & EARNED_MASK; }
 /* ---- window bucket ---- */
 
 #define BUCKET_MAX 0xffffffu
+#define BUCKET_TAG_MASK ((UINT64_C(1) << 40) - 1)
 #define TICK_MASK ((UINT64_C(1) << 28) - 1)
 
 static inline uint64_t bucket_tag(uint64_t tick, uint16_t generation)

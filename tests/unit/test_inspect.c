@@ -62,7 +62,7 @@ static uint16_t generation(void)
 
 static void put_bucket(struct shard *shard, uint64_t tick, enum window_category category, uint16_t of, uint32_t count)
 {
-	fixture_store(&shard->window[tick % WINDOW_RING][category], bucket_make(bucket_tag(tick, of), count));
+	fixture_store(&shard->window[tick % WINDOW_RING][category], bucket_make(window_tag(window_tick_ms(&f.policy), tick, of), count));
 }
 
 static struct shard *shard(uint32_t i)

@@ -453,6 +453,7 @@ START_TEST(its_window_goes_to_the_successor)
 	count_times(&v, 5, true, 60000);
 	count_times(&crowd, 9, false, 60000);
 	count_times(&crowd, 6, false, 72000);
+	fixture_store(&to.live->clock_ns, to.created_ns + UINT64_C(72000) * 1000000);
 	for (int i = 0; i < 2; i++) {
 		move_words(&f.map, f.state, &to, new);
 		move_carry(&f.map, f.state, &to, new);

@@ -81,6 +81,66 @@ static void calls(unsigned count, enum resc_outcome outcome)
 		ck_assert_int_eq(call_for(outcome, 0), 0);
 }
 
+/* A thread that has no shard of its own. */
+static void *fail_once(void *arg)
+{
+	(void)arg;
+	ck_assert_int_eq(call_for(RESC_FAIL, 0), 0);
+	return NULL;
+}
+
+static void another_thread_fails(void)
+{
+	pthread_t thread;
+
+	ck_assert_int_eq(pthread_create(&thread, NULL, fail_once, NULL), 0);
+	pthread_join(thread, NULL);
+}
+
+static struct policy last_ms(uint64_t window_ms)
+{
+	struct policy p;
+
+	policy_private(&p);
+	p.window_ms = window_ms;
+	p.min_calls = 1000;
+	return p;
+}
+
+/* ---- ticks of another length ---- */
+
+START_TEST(H6_after_a_longer_window_everybody_is_counted_at_once)
+{
+	use(last_ms(10000));
+	at(3600000);
+	calls(1, RESC_FAIL);
+	for (unsigned i = 0; i < WINDOW_RING; i++) {
+		another_thread_fails();
+		later(1000);
+	}
+	use(last_ms(100000));
+	calls(1, RESC_FAIL);
+	for (unsigned i = 0; i < 5; i++) {
+		another_thread_fails();
+		later(10000);
+	}
+	ck_assert_uint_eq(look().window_failures, 6);
+}
+END_TEST
+
+START_TEST(H6_no_call_comes_back_when_its_tick_has_the_same_number_again)
+{
+	use(last_ms(10000));
+	at(100000); /* tick 100 */
+	calls(1, RESC_FAIL);
+	another_thread_fails();
+	ck_assert_uint_eq(look().window_failures, 2);
+	use(last_ms(100000));
+	at(1000000); /* tick 100 */
+	ck_assert_uint_eq(look().window_failures, 0);
+}
+END_TEST
+
 /* ---- the last N calls ---- */
 
 START_TEST(the_window_is_the_last_n_calls_and_no_other)
@@ -259,6 +319,35 @@ START_TEST(a_successor_goes_on_with_the_same_calls)
 	ck_assert_uint_eq(r.window_failures, 2);
 	ck_assert_uint_eq(atomic_load(&new->calls), 7);
 	named_close(&next);
+}
+END_TEST
+
+START_TEST(H6_a_successor_gets_the_window_as_it_is_now_and_not_older_ticks)
+{
+	const uint64_t window_ms[] = {10000, 100000, 10000};
+	struct policy after = last_ms(window_ms[_i + 1]);
+	struct named next = n;
+	struct resc_error err;
+
+	use(last_ms(window_ms[_i]));
+	at(3600000);
+	for (unsigned i = 0; i < WINDOW_RING; i++) {
+		another_thread_fails();
+		later(window_ms[_i] / 10);
+	}
+	use(after);
+	calls(3, RESC_FAIL);
+	later(window_ms[_i + 1] / 10);
+	calls(4, RESC_FAIL);
+	ck_assert_uint_eq(look().window_failures, 7);
+	ck_assert_int_eq(map_create(&next.map, n.instance, &n.map.dims, &n.map, 0600, (gid_t)-1, &err), 0);
+	policy_publish_moved(&next.map, n.index, "payments", &after, false);
+	next.state = map_state(&next.map, n.index);
+	move_words(&n.map, n.state, &next.map, next.state);
+	for (unsigned i = 0; i < 2; i++)
+		move_carry(&n.map, n.state, &next.map, next.state);
+	ck_assert_uint_eq(named_look(&next).window_failures, 7);
+	map_close(&next.map);
 }
 END_TEST
 
@@ -442,6 +531,8 @@ int main(void)
 	TCase *tcase = tcase_create("window");
 
 	tcase_add_checked_fixture(tcase, set_up, tear_down);
+	tcase_add_test(tcase, H6_after_a_longer_window_everybody_is_counted_at_once);
+	tcase_add_test(tcase, H6_no_call_comes_back_when_its_tick_has_the_same_number_again);
 	tcase_add_test(tcase, the_window_is_the_last_n_calls_and_no_other);
 	tcase_add_test(tcase, time_does_not_empty_it);
 	tcase_add_test(tcase, min_calls_may_be_reached_by_a_call_that_ends_well);
@@ -453,6 +544,7 @@ int main(void)
 	tcase_add_test(tcase, a_late_writer_does_not_cover_a_newer_call);
 	tcase_add_test(tcase, workers_count_into_one_ring_and_none_is_counted_twice);
 	tcase_add_test(tcase, a_successor_goes_on_with_the_same_calls);
+	tcase_add_loop_test(tcase, H6_a_successor_gets_the_window_as_it_is_now_and_not_older_ticks, 0, 2);
 	tcase_add_test(tcase, the_verdict_falls_when_all_results_are_in);
 	tcase_add_test(tcase, equal_to_the_rate_of_the_trial_opens_again);
 	tcase_add_test(tcase, A4_neutral_results_are_not_results_of_the_trial);

@@ -10,7 +10,8 @@
  *
  * The share. Adding up all shards costs a few loads for each bucket of each shard (16 to 64 shards; about a microsecond), too much for each
  * call of a busy worker. So it is worked out now and then and kept in one word of the state, {ms, every, ppm}, which each call reads:
- *	by time		whoever finds it older than a 128th of the window (or a millisecond) works it out before it decides;
+ *	by time		whoever finds it older than a 128th of the window (or a millisecond) works it out, before it decides or after it
+ *			has counted: many workers may each be too slow for what follows, and accepts leave the window by themselves;
  *	by number	while there are fewer than 1024 requests in the window, after each call that is counted: so a host that is just
  *			beginning to see failures reacts call by call. With more, after each 2^every calls in a bucket of a shard, at
  *			most a 128th of the requests, at most 64.
@@ -130,12 +131,11 @@ void throttle_count(const struct view *v, bool accepted, uint64_t now_ms)
 	uint32_t n = bucket_count_call(v, &bucket[0], began_ms, WINDOW_RING * tick_ms);
 
 	/* A bucket that is full takes no accepts either, so its share stays. */
-	if (n == 0)
-		return;
-	if (accepted)
+	if (accepted && n != 0)
 		bucket_count_call(v, &bucket[1], began_ms, WINDOW_RING * tick_ms);
-	unsigned every = throttle_every(atomic_load_explicit(&v->state->throttle, memory_order_relaxed));
-	if ((n & ((1u << every) - 1)) == 0)
+	uint64_t w = atomic_load_explicit(&v->state->throttle, memory_order_relaxed);
+	bool due = n != 0 && (n & ((1u << throttle_every(w)) - 1)) == 0;
+	if (due || is_old(v, w, now_ms))
 		work_out(v, now_ms);
 }
 

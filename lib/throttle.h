@@ -12,8 +12,8 @@
 struct view;
 
 /*
- * The share was 0 when it was last worked out: nothing is refused, and nobody has to know the time. It becomes more only by a request that is
- * counted without an accept, and counting works it out again.
+ * The share was 0 when it was last worked out: nothing is refused, and nobody has to know the time. Each call is counted when it ends, and
+ * whoever counts works the share out again when it is old.
  */
 static inline bool throttle_is_idle(const struct state *state)
 {

@@ -206,6 +206,20 @@ START_TEST(an_old_share_is_worked_out_before_the_decision)
 }
 END_TEST
 
+START_TEST(an_old_share_of_0_is_worked_out_by_who_counts)
+{
+	/* Many calls were accepted, so it is worked out after each 64; now there are few, and all fail. Nobody asks while the share is 0.
+	 */
+	count_times(&v, 9000, true, 0);
+	for (uint64_t ms = 12000; ms < 120000; ms += 1000)
+		throttle_count(&v, false, ms);
+	ck_assert(throttle_is_idle(f.state));
+	throttle_count(&v, false, 120000);
+	ck_assert_uint_eq(kept_share(), 109 * PPM / 110);
+	ck_assert(!throttle_is_idle(f.state));
+}
+END_TEST
+
 START_TEST(E6_the_shortest_window)
 {
 	reload(2 * PPM, 100);
@@ -596,6 +610,7 @@ int main(void)
 	        a_busy_worker_works_it_out_after_each_64_calls,
 	        the_kept_share_is_never_further_off_than_a_hundredth,
 	        an_old_share_is_worked_out_before_the_decision,
+	        an_old_share_of_0_is_worked_out_by_who_counts,
 	        E6_the_shortest_window,
 	        the_window_forgets,
 	        no_old_call_comes_back_however_long_nobody_called,

@@ -788,6 +788,14 @@ START_TEST(reset_fills)
 }
 END_TEST
 
+START_TEST(no_more_than_the_burst_is_shown_whatever_the_rounding)
+{
+	fresh(3 * TOKEN, 1000000);
+	put(1);
+	ck_assert_uint_eq(now(0), 1000000 * TOKEN);
+}
+END_TEST
+
 START_TEST(asking_writes_nothing)
 {
 	uint64_t w = rate_make(WORD_PREPARED, 2, RATE_TIME_MASK);
@@ -964,6 +972,7 @@ int main(void)
 	        a_word_that_has_moved_sends_the_caller_on,
 	        it_moves_to_the_successor_as_it_is,
 	        reset_fills,
+	        no_more_than_the_burst_is_shown_whatever_the_rounding,
 	        asking_writes_nothing,
 	        threads_lose_and_invent_nothing,
 	        threads_get_the_burst_and_the_rate_and_no_more,

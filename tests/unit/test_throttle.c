@@ -512,8 +512,11 @@ START_TEST(D4_full_buckets_keep_their_share_and_nothing_overflows)
 
 	fixture_store(&bucket[0], bucket_make(0, BUCKET_MAX));
 	fixture_store(&bucket[1], bucket_make(0, BUCKET_MAX / 4));
+	fixture_store(&f.state->throttle, throttle_make(0, 0, 123));
 	count_times(&v, 100, true, 0);
 	ck_assert_uint_eq(bucket_count(fixture_load(&bucket[1])), BUCKET_MAX / 4);
+	/* Nothing was counted, so there was nothing to work out. */
+	ck_assert_uint_eq(kept_share(), 123);
 	ck_assert_uint_eq(look(0).ppm, 500000);
 
 	for (uint32_t i = 0; i < f.map.dims.shards; i++)

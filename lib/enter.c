@@ -80,6 +80,7 @@ static struct reserved *reserved(struct entering *e)
 	r->ready_ns = 0;
 	r->give_up_ns = 0;
 	r->futex = NULL;
+	r->futex_value = 0;
 	r->queued.mine = 0;
 	e->reserves = true;
 	return r;

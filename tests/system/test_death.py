@@ -273,25 +273,6 @@ def test_F7_a_reaper_that_dies_is_finished_by_the_next_one(host, point):
     assert (seen["counters"]["permits_reclaimed"], seen["counters"]["probes_reclaimed"]) == (4, 1)
 
 
-def test_C1_random_deaths_of_four_holders_leave_the_permits_of_the_living(host):
-    rescd = host({"resources": {"payments": {"bulkhead": {"limit": 5}}}})
-    survivor = rescd.worker()
-    kept = survivor.hold("payments", 1)
-    reclaimed = 0
-    for round_ in range(10):
-        crew = rescd.crew(4)
-        for worker in crew[:1 + round_ % 4]:
-            worker.hold("payments", 1)
-            reclaimed += 1
-        for worker in crew:
-            worker.process.kill()
-        for worker in crew:
-            worker.process.wait()
-        until(lambda: survivor.state("payments")["in_flight"] == 1, what="only the survivor's permit in use")
-    assert rescd.show("payments")["counters"]["permits_reclaimed"] == reclaimed
-    assert survivor.leave(kept[0])["r"] == 0
-
-
 def test_F10_slots_of_the_dead_are_taken_back_before_anybody_is_refused(host):
     rescd = host({"workers": 16, "resources": {"payments": {}}})
     crew = rescd.crew(16)

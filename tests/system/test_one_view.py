@@ -125,18 +125,6 @@ def test_K4_looking_moves_nothing(host):
     assert "probe due" in rescd.ctl("list").stdout
 
 
-def test_D5_the_lone_failing_call_is_answered_the_same_before_and_after_its_leave(host):
-    rescd = host({"resources": {"payments": {"retry": {"attempts": 3, "budget": {"ratio": 1, "capacity": 1, "per_second": 0}}}}})
-    worker = rescd.worker()
-    ticket = worker.enter("payments")
-    assert worker.ask("retry", "payments", "fail", 0)["answer"] == "ok"
-    worker.leave(ticket, "fail")
-    assert worker.ask("retry", "payments", "fail", 0)["answer"] == "budget"
-    worker.call("payments", "ok")
-    assert rescd.worker().ask("retry", "payments", "fail", 0)["answer"] == "ok"  # the budget is the host's
-    assert worker.ask("retry", "payments", "fail", 0)["answer"] == "budget"
-
-
 def test_a_whole_request_in_one_call(host):
     rescd = host({"resources": {"payments": {"retry": {"attempts": 3, "backoff": "fixed", "base": "1ms", "cap": "1ms"}}}})
     worker = rescd.worker()

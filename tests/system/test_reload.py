@@ -109,37 +109,6 @@ def test_H6_a_resource_that_was_removed_and_comes_back_owes_nothing_and_is_owed_
     assert rescd.show("payments")["permits"]["in_use"] == 1
 
 
-def test_C5_a_limit_that_changes_under_holders(rescd):
-    rescd.ctl("reset", "payments")
-    one, other = rescd.one, rescd.worker()
-    held = rescd.kept + one.hold("payments", 6)
-    load(rescd, changed("payments.bulkhead.limit", 5))
-    for i, ticket in enumerate(held[:3]):
-        one.leave(ticket)
-        assert other.enter("payments")["answer"] == "full", i
-    one.leave(held[3])
-    assert other.enter("payments")["r"] == 0
-    load(rescd, changed("payments.bulkhead.limit", 20))
-    assert other.hold("payments", 15)
-    assert other.enter("payments")["answer"] == "full"
-    seen = rescd.show("payments")["permits"]
-    assert (seen["in_use"], seen["limit"], seen["effective"]) == (20, 20, 20)
-    # Late or not: each of the first holders gives its own back, and nothing else.
-    assert all(one.leave(t)["r"] in (0, 128) for t in held[4:])
-    assert rescd.show("payments")["permits"]["in_use"] == 16
-
-
-def test_D8_a_changed_capacity_keeps_the_filled_share(rescd):
-    load(rescd, changed("payments.retry.budget.capacity", 20))
-    retry = rescd.show("payments")["retry"]
-    assert (retry["tokens"], retry["capacity"]) == (7.0, 20.0)
-    load(rescd, changed("payments.retry.budget.capacity", 5))
-    retry = rescd.show("payments")["retry"]
-    assert (retry["tokens"], retry["capacity"]) == (1.75, 5.0)
-    answers = [rescd.one.ask("retry", "payments", "fail", 0)["answer"] for _ in range(3)]
-    assert answers == ["ok", "budget", "budget"]
-
-
 def test_workers_keep_their_handles_and_never_see_an_error(host):
     rescd = host(CONFIG)
     crew = rescd.crew(3)

@@ -19,7 +19,6 @@ def small_shm(size):
 
 
 own_shm = pytest.mark.skipif(not may(*small_shm("4k"), "true"), reason="mounting is not permitted here")
-own_clock = pytest.mark.skipif(not may("unshare", "--time", "--monotonic", "86400", "--fork", "true"), reason="time namespaces are not permitted here")
 
 
 def converge(workers, generation):
@@ -261,18 +260,6 @@ def test_a_damaged_segment_is_refused_by_workers_and_made_anew_by_rescd(host, da
     rescd.start()
     assert "cannot be used any more" in rescd.log()
     converge([worker], rescd.snapshot()["segment"]["generation"])
-
-
-@own_clock
-def test_E4_a_worker_with_another_clock_is_refused_with_a_clear_reason(host):
-    rescd = host(CONFIG)
-    near = rescd.worker()
-    near.hold("payments", 1)
-    far = rescd.worker(before=["unshare", "--time", "--monotonic", "86400", "--boottime", "86400", "--fork", "--kill-child"])
-    assert far.hello["mode"] == "private" and "time namespace" in far.hello["reason"]
-    assert far.call("payments")["r"] == 0
-    assert rescd.show("payments")["permits"]["in_use"] == 1
-    assert len(rescd.snapshot()["workers"]) == 1
 
 
 @own_shm

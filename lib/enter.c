@@ -48,6 +48,7 @@ struct reserved {
 	bool paid; /* the rate limit, in an earlier try */
 	bool waited;
 	struct rate_taken rate;
+	uint64_t paid_in;    /* generation of the segment where the tokens were taken */
 	uint64_t ready_ns;   /* sleep until then: the rate limit; 0: not waiting for it */
 	uint64_t give_up_ns; /* stop waiting for a permit; 0: not waiting yet */
 	struct state *futex; /* sleep on its wait word; NULL: not waiting for a permit */
@@ -466,6 +467,7 @@ static inline int pass_rate(const struct view *v, struct entering *e, const resc
 	if (r != 0)
 		return r;
 	e->reserved->paid = true;
+	e->reserved->paid_in = v->generation;
 	e->reserved->ready_ns = now_ns + wait_ns;
 	return CALL_WAIT;
 }
@@ -668,7 +670,7 @@ static void give_back_tokens(struct resc_resource *resource, struct entering *e)
 {
 	read_lock();
 	const struct view *v = atomic_load_explicit(&resource->view, memory_order_acquire);
-	if (view_is_current(v))
+	if (view_is_current(v) && v->generation == e->reserved->paid_in)
 		rate_give_back(v->map, v->state, &e->reserved->rate);
 	read_unlock();
 }

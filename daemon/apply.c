@@ -178,9 +178,12 @@ static bool same_policy(const struct policy *a, const struct policy *b)
 {
 	struct policy x = *a, y = *b;
 
-	/* The segment's own memory of an earlier capacity is no setting. */
+	/* The segment's own memory of an earlier capacity or rate is no setting. */
 	x.budget_epoch = y.budget_epoch = 0;
 	x.budget_previous = y.budget_previous = 0;
+	x.rate_epoch = y.rate_epoch = 0;
+	x.rate_previous_per_second = y.rate_previous_per_second = 0;
+	x.rate_previous_burst = y.rate_previous_burst = 0;
 	return memcmp(&x, &y, sizeof(x)) == 0;
 }
 

@@ -62,6 +62,14 @@ def test_H6_a_change_of_another_resource_moves_nothing_here(rescd):
     assert rescd.show("ledger")["policy"]["breaker"]["failure_rate"] == 0.7
 
 
+@pytest.mark.parametrize("path, values", [("payments.rate", [{"per_second": 5}, {"per_second": 8, "burst": 2}]),
+                                          ("payments.retry.budget.capacity", [20, 30])])
+def test_H6_what_the_segment_remembers_of_an_earlier_setting_is_no_change(rescd, path, values):
+    for value in values:
+        assert load(rescd, changed(path, value))["changed"] == ["payments"]
+        assert load(rescd, changed(path, value))["changed"] == []
+
+
 @pytest.mark.parametrize("cooldown", ["30s", "5s"])
 def test_H6_another_cooldown_counts_from_the_next_opening(rescd, cooldown):
     """The due time was drawn at the opening; a reload does not move it."""

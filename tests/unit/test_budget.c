@@ -475,7 +475,7 @@ END_TEST
 START_TEST(whatever_the_bits_nothing_is_above_the_capacity)
 {
 	resc_seed(5);
-	for (int i = 0; i < 200000; i++) {
+	for (int i = 0; i < 40000; i++) {
 		f.policy.budget_ratio = random_next() >> random_below(64);
 		f.policy.budget_capacity = random_next() >> random_below(64);
 		f.policy.budget_previous = random_next() >> random_below(64);

@@ -336,7 +336,7 @@ static uint64_t random_rate(void)
 START_TEST(random_sequences_are_as_exact_arithmetic_says)
 {
 	resc_seed(11);
-	for (int round = 0; round < 2000; round++) {
+	for (int round = 0; round < 500; round++) {
 		uint64_t ns = random_below(SECOND);
 		struct exact e = {.per_second = random_rate(), .burst = 1 + random_below(UINT64_C(1) << random_below(14))};
 		/* Steps of about a token, from none to many. */
@@ -382,7 +382,7 @@ START_TEST(in_any_second_at_most_burst_and_rate)
 		uint64_t begins = 0;
 		size_t n = 0;
 		fresh(rate * TOKEN, burst);
-		for (uint64_t ns = 0; n < 20000 && ns < 20 * SECOND;) {
+		for (uint64_t ns = 0; n < 5000 && ns < 20 * SECOND;) {
 			uint32_t cost = (uint32_t)(random_below(4) == 0 ? 1 + random_below(burst) : 1);
 			if (take_waiting(cost, ns, wait_most) == 0) {
 				/* Calls that wait begin in the order in which they took. */
@@ -523,7 +523,7 @@ START_TEST(random_giving_back_never_gives_more_than_burst_and_rate)
 		unsigned holding = 0;
 		size_t n = 0;
 		fresh(rate * TOKEN, burst);
-		for (uint64_t ns = 0; n < 20000 && ns < 5 * SECOND; ns += random_below(SECOND / rate)) {
+		for (uint64_t ns = 0; n < 5000 && ns < 5 * SECOND; ns += random_below(SECOND / rate)) {
 			int what = (int)random_below(4);
 			uint32_t cost = 1 + (uint32_t)random_below(4);
 			if (what == 0 && holding > 0) {
@@ -704,7 +704,7 @@ END_TEST
 START_TEST(whatever_the_bits_it_ends_and_nothing_is_above_the_burst)
 {
 	resc_seed(14);
-	for (int i = 0; i < 200000; i++) {
+	for (int i = 0; i < 40000; i++) {
 		uint64_t ns = random_next() >> random_below(64) >> 6;
 		uint64_t w = random_next() >> random_below(64) << random_below(64);
 		if (i % 64 == 0)
@@ -809,7 +809,7 @@ END_TEST
 /* ---- many at once ---- */
 
 #define THREADS 4
-#define OPS     200000
+#define OPS     50000
 
 struct result {
 	uint64_t seed;

@@ -7,7 +7,8 @@
  * that it is in progress, or gets the answer. What must never happen is a second "first".
  *
  * The table is slots of 16 a set; a key can be in one set only, and nothing is probed beyond it. A set that is full of keys that have not
- * expired is an error, and nothing old is thrown out for something new. (About half of the table can be in use before sets fill up.)
+ * expired is an error, and nothing old is thrown out for something new. (A second set for each key would let the table fill up further, but
+ * then a full one may not fit into its successor. Now each set of a successor has the keys of one set, or of a part of it.)
  *
  * Who writes what. A slot word (once.h) is changed only by CAS of the exact word seen. An entry is written by the owner of its slot alone,
  * while the word says CLAIMED, REVOKED (all but the answer) or STORING (answer and time); so nothing that is written late, by somebody who

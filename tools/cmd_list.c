@@ -157,7 +157,8 @@ static void print_room(const struct resctl *ctl, const struct inspect_daemon *d)
 
 	inspect_once(&ctl->map, &once);
 	uint32_t taken = once.working + once.done + once.unknown - once.expired;
-	if (taken > once.size - once.size / 10)
+	/* Sets of 16 fill up before the table does: see resc_once(3). */
+	if (taken > once.size / 2)
 		printf("%sidempotency keys: %u of %u places are taken; raise once_keys, or lower ttl%s\n",
 		       style_on(&ctl->screen, STYLE_DOUBT), taken, once.size, style_off(&ctl->screen, STYLE_DOUBT));
 	if (d->lookups_refused > 0)

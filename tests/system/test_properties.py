@@ -388,7 +388,11 @@ class RateMachine(Machine):
 # ---- retry budget ----
 
 class BudgetMachine(Machine):
-    """A bucket of exact fractions. The product counts in millionths, and owes what is less."""
+    """A bucket of exact fractions. The product counts in millionths, and owes what is less.
+
+    What expires does so by slices of a tenth of the ttl: not later than it should, and not more than a slice earlier. So there are two
+    levels, least and most, between which the product's is; they are the same where nothing expires.
+    """
 
     VARIANTS = {
         "usual": {"ratio": Fraction(1, 10), "capacity": 10},
@@ -398,45 +402,62 @@ class BudgetMachine(Machine):
         "requests": {"ratio": Fraction(1, 5), "capacity": 4, "deposit": "request", "per_second": Fraction(10)},
         "only-floor": {"ratio": Fraction(0), "capacity": 1, "per_second": Fraction(333333, 1000000)},
         "huge": {"ratio": Fraction(1000), "capacity": 4294967295, "cost": Fraction(1)},
+        "expires": {"ratio": Fraction(1, 2), "capacity": 6, "ttl": 2000},
+        "expires-too": {"ratio": Fraction(3, 10), "capacity": 1000, "ttl": 500, "deposit": "request", "timeout_cost": Fraction(2)},
     }
     NEAR = Fraction(3, 1000000)
 
     def start(self):
         self.capacity = Fraction(self.policy["capacity"])
-        self.tokens, self.at = self.capacity, self.now // 1000000
+        self.least = self.most = self.capacity
+        self.at = self.now // 1000000
+        self.earned = [(self.at, self.capacity)]
 
     def add(self, amount):
-        self.tokens = min(self.capacity, self.tokens + amount)
+        self.least, self.most = min(self.capacity, self.least + amount), min(self.capacity, self.most + amount)
 
-    def pay_floor(self, now):
+    def earn(self, now):
+        self.earned.append((now, self.policy["ratio"]))
+        self.add(self.policy["ratio"])
+
+    def pass_to(self, now):
+        """The floor comes in, and what is old is worth nothing."""
         self.add(self.policy.get("per_second", Fraction(0)) * (now - self.at) / 1000)
         self.at = now
+        if "ttl" in self.policy:
+            ttl = self.policy["ttl"]
+            self.earned = [(at, amount) for at, amount in self.earned if now - at < ttl]
+            self.most = min(self.most, sum(amount for _, amount in self.earned))
+            self.least = min(self.least, sum(amount for at, amount in self.earned if now - at <= ttl * 9 // 10))
+
+    def take(self, cost):
+        self.least, self.most = max(Fraction(0), self.least - cost), max(Fraction(0), self.most - cost)
+
+    def cost(self, outcome):
+        cost = self.policy.get("cost", Fraction(1))
+        return self.policy.get("timeout_cost", cost) if outcome == "timeout" else cost
 
     @rule(outcomes=st.lists(st.sampled_from(OUTCOMES), min_size=1, max_size=6), retry=st.booleans())
     def calls(self, outcomes, retry):
-        def judge(outcome, told):
+        def judge(now, outcome, told):
             assert told["answers"] == [["ok", 1]]
             if outcome == "ok" if self.policy.get("deposit") != "request" else not retry:
-                self.add(self.policy["ratio"])
+                self.earn(now)
 
         for outcome in outcomes:
-            self.ask("calls", self.name, outcome, *option_words(retry=retry), judge=functools.partial(judge, outcome))
+            self.ask("calls", self.name, outcome, *option_words(retry=retry), judge=functools.partial(judge, self.now // 1000000, outcome))
 
     def withdraw(self, now, outcome, told):
-        self.pay_floor(now)
-        cost = self.policy.get("cost", Fraction(1))
-        if outcome == "timeout":
-            cost = self.policy.get("timeout_cost", cost)
-        threshold = self.policy.get("threshold")
+        self.pass_to(now)
+        cost, threshold = self.cost(outcome), self.policy.get("threshold")
         if threshold is not None:
-            self.tokens = max(Fraction(0), self.tokens - cost)
-            left = self.tokens - threshold * self.capacity
-            assert told["answer"] == ("ok" if left > 0 else "budget")
-            return
-        left = self.tokens - cost
-        assert told["answer"] == ("ok" if left >= 0 else "budget") or abs(left) <= self.NEAR and "per_second" in self.policy
-        if told["r"] == 0:
-            self.tokens = max(Fraction(0), left)
+            self.take(cost)
+            assert told["answer"] == ("ok" if self.most > threshold * self.capacity else "budget")
+        elif told["answer"] == "ok":
+            assert self.most >= cost - (self.NEAR if "per_second" in self.policy else 0)
+            self.take(cost)
+        else:
+            assert told["answer"] == "budget" and self.least < cost + (self.NEAR if "per_second" in self.policy else 0)
 
     @rule(outcomes=st.lists(st.sampled_from(["fail", "fail", "timeout"]), min_size=1, max_size=6), attempts=st.integers(0, 1))
     def retries(self, outcomes, attempts):
@@ -449,12 +470,12 @@ class BudgetMachine(Machine):
         def judge(now, told):
             assert told["answer"] == ("attempts" if outcome == "fail" else "not_retryable")
             if outcome == "fail" and "threshold" in self.policy:
-                self.pay_floor(now)
-                self.tokens = max(Fraction(0), self.tokens - self.policy.get("cost", 1))
+                self.pass_to(now)
+                self.take(self.cost(outcome))
 
         self.ask("retry", self.name, outcome, 2, judge=functools.partial(judge, self.now // 1000000))
 
-    @rule(ms=st.integers(0, 3000) | st.sampled_from([1, 1, 1, 86400000]))
+    @rule(ms=st.integers(0, 3000) | st.sampled_from([1, 50, 200, 450, 500, 1800, 2000, 86400000]))
     def wait(self, ms):
         self.pass_time(ms * 1000000)
 
@@ -465,9 +486,9 @@ class BudgetMachine(Machine):
     @invariant()
     def same(self):
         def judge(now, told):
-            self.pay_floor(now)
+            self.pass_to(now)
             tokens = Fraction(told["tokens"])
-            assert 0 <= tokens <= self.capacity and abs(tokens - self.tokens) <= self.NEAR
+            assert 0 <= tokens <= self.capacity and self.least - self.NEAR <= tokens <= self.most + self.NEAR
 
         self.ask("state", self.name, judge=functools.partial(judge, self.now // 1000000))
 
@@ -498,7 +519,10 @@ def rate_config(policy):
 
 
 def budget_config(policy):
-    return {"retry": {"attempts": 3, "budget": {k: float(v) if isinstance(v, Fraction) else v for k, v in policy.items()}}}
+    written = {k: float(v) if isinstance(v, Fraction) else v for k, v in policy.items()}
+    if "ttl" in policy:
+        written["ttl"] = duration(policy["ttl"])
+    return {"retry": {"attempts": 3, "budget": written}}
 
 
 @pytest.mark.parametrize("machine,config", [(BreakerMachine, breaker_config), (BulkheadMachine, bulkhead_config), (RateMachine, rate_config),

@@ -20,6 +20,11 @@
 /* The same: sleep, outside of the read-side section, and start over. */
 #define CALL_WAIT (INT32_MIN + 1)
 
+static inline bool options_are_sound(const resc_options *o)
+{
+	return o->reserved == 0 && (o->flags & ~(RESC_RETRIED_UPSTREAM | RESC_RETRY)) == 0 && o->priority <= RESC_LOW;
+}
+
 /* Adds to a word of a shard: plainly where it is this thread's alone, atomically in the common one. Relaxed: counters order nothing. */
 static inline bool owns_shard(const struct view *v)
 {

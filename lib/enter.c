@@ -32,8 +32,7 @@
 #include "ticket.h"
 #include "waiting.h"
 
-#define TRIES       16
-#define KNOWN_FLAGS (RESC_RETRIED_UPSTREAM | RESC_RETRY)
+#define TRIES 16
 
 /* A place in the queue for permits. */
 struct queued {
@@ -532,7 +531,7 @@ static bool deposit_request(const struct view *v, struct entering *e, const resc
 /* How long the attempt may take: the policy's word or what is left of the deadline. now is read only where there is a deadline. */
 static int64_t attempt_timeout_ms(const struct policy *policy, bool probe, int64_t deadline_ns, int64_t now_ns)
 {
-	uint64_t policy_ms = probe && policy->timeout_probe_ms != 0 ? policy->timeout_probe_ms : policy->timeout_attempt_ms;
+	uint64_t policy_ms = policy_attempt_ms(policy, probe);
 	int64_t limit = policy_ms == 0 || (policy->flags & POLICY_SHADOW_TIMEOUT) != 0 ? -1 : (int64_t)policy_ms;
 
 	if (deadline_ns == RESC_NO_DEADLINE)
@@ -701,21 +700,16 @@ COLD static int enter_after_waiting(struct resc_resource *resource, struct enter
 	return r;
 }
 
-static bool are_sound(const resc_options *o)
-{
-	return o->reserved == 0 && (o->flags & ~KNOWN_FLAGS) == 0 && o->priority <= RESC_LOW;
-}
-
 int resc_enter(resc_resource *resource, const resc_options *options, resc_ticket *ticket)
 {
 	static const resc_options none = RESC_OPTIONS_INIT;
 
-	if (__builtin_expect(ticket == NULL || resource == NULL, 0))
+	if (__builtin_expect(ticket == NULL, 0))
 		return -EINVAL;
 	ticket_clear(ticket);
 	if (options == NULL)
 		options = &none;
-	else if (!are_sound(options))
+	if (__builtin_expect(resource == NULL || !options_are_sound(options), 0))
 		return -EINVAL;
 	struct reserved room;
 	struct entering e = {.options = options, .retry_after_ms = -1, .reserved = &room};

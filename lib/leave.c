@@ -52,9 +52,11 @@ static bool measure(const struct view *v, const resc_ticket *t)
 	word *bucket = &shard->latency[latency_bucket(took_ns / 1000)];
 	add_to(v, bucket, bucket, 1);
 	add_to(v, &shard->latency_sum_us, &shard->latency_sum_us, took_ns / 1000);
-	if ((v->policy.flags & POLICY_SHADOW_TIMEOUT) != 0 && v->policy.timeout_attempt_ms != 0 &&
-	    took_ns > v->policy.timeout_attempt_ms * 1000000)
-		count(v, COUNTER_would_timeout);
+	if (__builtin_expect((v->policy.flags & POLICY_SHADOW_TIMEOUT) != 0, 0)) {
+		uint64_t limit_ms = policy_attempt_ms(&v->policy, t->probe);
+		if (limit_ms != 0 && took_ns > limit_ms * 1000000)
+			count(v, COUNTER_would_timeout);
+	}
 	return v->policy.slow_rate_ppm != 0 && took_ns > v->policy.slow_call_ns;
 }
 

@@ -29,9 +29,8 @@
 #define SHADOW_SLOT UINT32_MAX /* begun although the key was known: nothing is recorded */
 #define NAP_NS      1000000    /* where there is no slot to sleep on */
 
-/* Inside this file, beside CALL_AGAIN. */
-#define CALL_WAIT  (INT32_MIN + 1) /* sleep, then look again */
-#define CALL_BRING (INT32_MIN + 2) /* the keys of the superseded segment are missing */
+/* Inside this file, beside CALL_AGAIN and CALL_WAIT: the keys of the superseded segment are missing. */
+#define CALL_BRING (INT32_MIN + 2)
 
 struct beginning {
 	struct once_image image;
@@ -275,11 +274,10 @@ int resc_once_begin(resc_resource *resource, const void *key, size_t key_size, c
 	clear(once);
 	if (resource == NULL || key == NULL || key_size == 0 || key_size > RESC_ONCE_KEY_MAX)
 		return -EINVAL;
-	if (options != NULL) {
-		if (options->reserved != 0 || (options->flags & ~(RESC_RETRIED_UPSTREAM | RESC_RETRY)) != 0)
-			return -EINVAL;
+	if (options != NULL && !options_are_sound(options))
+		return -EINVAL;
+	if (options != NULL)
 		b.deadline_ns = options->deadline_ns;
-	}
 	once_image_init(&b.image, resource->name, key, key_size);
 	int r = begin_until_answered(&b, resource);
 	if (b.look)

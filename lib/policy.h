@@ -22,6 +22,12 @@ void policy_private(struct policy *policy);
 /* Makes any bytes safe to compute with: every field is put inside its range. What rescd wrote is not changed by it. */
 void policy_clamp(struct policy *policy, const struct segment_dims *dims);
 
+/* The timeout of an attempt, in whatever mode; 0: none. */
+static inline uint64_t policy_attempt_ms(const struct policy *policy, bool probe)
+{
+	return probe && policy->timeout_probe_ms != 0 ? policy->timeout_probe_ms : policy->timeout_attempt_ms;
+}
+
 /* A consistent, clamped copy. Returns its sequence in *sequence. -EAGAIN when the writer was too fast for several tries. */
 int policy_read(const struct map *map, uint32_t index, struct policy *policy, uint64_t *sequence);
 

@@ -97,7 +97,7 @@ enum resc_answer {
 
 /* resc_options.flags and resc_retry_plan.flags */
 #define RESC_RETRIED_UPSTREAM 1u /* this request is itself a retry of somebody upstream, so it is not retried here again */
-#define RESC_RETRY            2u /* options only: this attempt is a retry: it counts as one in flight, and makes no deposit */
+#define RESC_RETRY            2u /* options only: this attempt is a retry: it counts as one in flight, and makes no deposit of a request */
 #define RESC_NOT_IDEMPOTENT   4u /* plan only: a failed attempt may have had its effect, so it is never repeated */
 
 /* Who is refused first when a bulkhead fills up: see its keys "critical", "normal" and "low". */

@@ -1019,9 +1019,12 @@ END_TEST
 START_TEST(wrong_arguments_are_errors_that_take_nothing)
 {
 	resc_options options = RESC_OPTIONS_INIT;
+	const resc_ticket zero = {.timeout_ms = 0};
 	resc_ticket ticket;
 
+	memset(&ticket, 1, sizeof ticket);
 	ck_assert_int_eq(resc_enter(NULL, NULL, &ticket), -EINVAL);
+	ck_assert_mem_eq(&ticket, &zero, sizeof ticket);
 	ck_assert_int_eq(resc_enter(pay, NULL, NULL), -EINVAL);
 	options.reserved = 1;
 	ck_assert_int_eq(resc_enter(pay, &options, &ticket), -EINVAL);

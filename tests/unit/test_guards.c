@@ -207,6 +207,24 @@ START_TEST(timeouts_in_shadow_mode_are_counted_and_not_given)
 }
 END_TEST
 
+START_TEST(the_timeout_of_a_probe_in_shadow_mode_is_that_of_a_probe)
+{
+	struct policy p = breaker(POLICY_SHADOW_TIMEOUT);
+	resc_ticket ticket;
+
+	p.timeout_attempt_ms = 100;
+	p.timeout_probe_ms = 50;
+	use(p);
+	call(RESC_FAIL);
+	later(1000);
+	ck_assert_int_eq(enter(&ticket), 0);
+	ck_assert(ticket.probe);
+	later(51);
+	ck_assert_int_eq(resc_leave(&ticket, RESC_OK), 0);
+	ck_assert_uint_eq(look().counters.would_timeout, 1);
+}
+END_TEST
+
 /* ---- priorities ---- */
 
 static struct policy shares(uint64_t limit, uint64_t critical, uint64_t normal, uint64_t low)
@@ -379,6 +397,7 @@ int main(void)
 	tcase_add_test(tcase, from_shadow_to_enforce_nobody_loses_a_permit);
 	tcase_add_test(tcase, a_call_that_another_guard_refuses_is_not_a_would);
 	tcase_add_test(tcase, timeouts_in_shadow_mode_are_counted_and_not_given);
+	tcase_add_test(tcase, the_timeout_of_a_probe_in_shadow_mode_is_that_of_a_probe);
 	tcase_add_test(tcase, low_priority_is_refused_first_whoever_fills_the_bulkhead);
 	tcase_add_test(tcase, a_share_of_a_small_limit_is_at_least_one_call);
 	tcase_add_test(tcase, shares_follow_a_limit_that_is_being_lowered);

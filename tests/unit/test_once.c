@@ -194,6 +194,8 @@ START_TEST(wrong_arguments_record_nothing)
 	ck_assert_int_eq(resc_once_begin(pay, key, 1, &options, &once), -EINVAL);
 	options = (resc_options){RESC_NO_DEADLINE, RESC_NOT_IDEMPOTENT, 0, 0, 0};
 	ck_assert_int_eq(resc_once_begin(pay, key, 1, &options, &once), -EINVAL);
+	options = (resc_options){RESC_NO_DEADLINE, 0, RESC_LOW + 1, 0, 0};
+	ck_assert_int_eq(resc_once_begin(pay, key, 1, &options, &once), -EINVAL);
 	ck_assert_uint_eq(usage().working, 0);
 	options = (resc_options){RESC_NO_DEADLINE, RESC_RETRY, 0, 0, 0};
 	ck_assert_int_eq(resc_once_begin(pay, key, 1, &options, &once), 0);

@@ -772,6 +772,19 @@ void host_look(resc *host)
 
 /* ---- the public calls ---- */
 
+/* Under the lock of the list: a child that is forked meanwhile would keep a descriptor that it does not know of, and with it our token. */
+static int attach_and_list(resc *host)
+{
+	pthread_mutex_lock(&list_lock);
+	int r = attach_somehow(host);
+	if (r == 0) {
+		host->next = open_hosts;
+		open_hosts = host;
+	}
+	pthread_mutex_unlock(&list_lock);
+	return r;
+}
+
 resc *resc_open(const char *instance, struct resc_error *err)
 {
 	if (instance == NULL)
@@ -788,17 +801,13 @@ resc *resc_open(const char *instance, struct resc_error *err)
 	pthread_once(&fork_once, watch_forks);
 	pthread_mutex_init(&host->lock, NULL);
 	snprintf(host->instance, sizeof host->instance, "%s", instance);
-	if (attach_somehow(host) != 0) {
+	atomic_store_explicit(&host->next_look_ns, real_coarse_ns() + LOOK_INTERVAL_NS, memory_order_relaxed);
+	if (attach_and_list(host) != 0) {
 		error_set(err, -ENOMEM, "out of memory");
 		pthread_mutex_destroy(&host->lock);
 		free(host);
 		return NULL;
 	}
-	atomic_store_explicit(&host->next_look_ns, real_coarse_ns() + LOOK_INTERVAL_NS, memory_order_relaxed);
-	pthread_mutex_lock(&list_lock);
-	host->next = open_hosts;
-	open_hosts = host;
-	pthread_mutex_unlock(&list_lock);
 	error_set(err, 0, "%s", "");
 	return host;
 }

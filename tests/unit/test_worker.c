@@ -4,6 +4,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <pthread.h>
 #include <spawn.h>
 #include <sys/prctl.h>
 
@@ -703,6 +704,44 @@ START_TEST(G4_a_child_does_not_keep_its_dead_parent_alive)
 }
 END_TEST
 
+static void *open_in_thread(void *arg)
+{
+	(void)arg;
+	return resc_open(n.instance, NULL);
+}
+
+START_TEST(G4_nor_one_that_was_forked_while_another_thread_opened_a_view)
+{
+	int gate[2], from[2];
+	char c;
+
+	ck_assert_int_eq(pipe(gate), 0);
+	ck_assert_int_eq(pipe(from), 0);
+	pid_t parent = fork();
+	if (parent == 0) {
+		pthread_t thread;
+		resc_close(named_join(n.instance)); /* from now on forks are watched */
+		failpoint_set("register.claimed=sleep:200");
+		pthread_create(&thread, NULL, open_in_thread, NULL);
+		while (slots_taken() == 0)
+			sched_yield();
+		if (fork() == 0) {
+			close(gate[1]);
+			_exit(read(gate[0], &c, 1) == 0 ? 0 : 1);
+		}
+		pthread_join(thread, NULL);
+		if (write(from[1], "x", 1) == 1)
+			pause();
+		_exit(1);
+	}
+	ck_assert_int_eq(read(from[0], &c, 1), 1);
+	kill(parent, SIGKILL);
+	ck_assert_int_eq(fixture_wait(parent), -SIGKILL);
+	ck_assert_uint_eq(worker_sweep(&n.map, 0), 1);
+	close(gate[1]);
+}
+END_TEST
+
 START_TEST(G4_eight_forked_children_call_at_once)
 {
 	resc *host = named_join(n.instance);
@@ -841,6 +880,7 @@ int main(void)
 	        G4_a_forked_child_owns_nothing_and_becomes_a_worker,
 	        G4_a_child_that_closes_or_exits_takes_nothing_from_its_parent,
 	        G4_a_child_does_not_keep_its_dead_parent_alive,
+	        G4_nor_one_that_was_forked_while_another_thread_opened_a_view,
 	        G4_eight_forked_children_call_at_once,
 	        G4_a_program_that_is_run_gets_no_descriptor_of_the_segment,
 	        G1_the_start_time_of_a_process_whatever_its_name,

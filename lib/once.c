@@ -262,6 +262,7 @@ static enum once_inserted record(struct look *l, uint32_t life, uint64_t phase_a
 {
 	struct once_place mine;
 
+	FAILPOINT("once.absent");
 	if (!claim(l, l->empty, life, &mine))
 		return ONCE_CONTESTED;
 	FAILPOINT("once.claimed");

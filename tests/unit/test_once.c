@@ -711,6 +711,34 @@ START_TEST(F_who_is_stopped_before_its_key_is_recorded_is_not_waited_for)
 }
 END_TEST
 
+START_TEST(F_who_is_stopped_before_its_claim_looks_again_after_it)
+{
+	resc_once begun[ONCE_SET], x, y, mine;
+	char key[16];
+
+	for (unsigned i = 0; i < ONCE_SET - 1; i++) {
+		snprintf(key, sizeof key, "fill-%u", i);
+		ck_assert_int_eq(begin(pay, key, &begun[i]), 0);
+	}
+	struct hand h = hand_start("once.absent@1=stop");
+	hand_tell(&h, ORDER_BEGIN);
+	hand_wait_stopped(&h); /* it has seen the only empty slot */
+	uint32_t another = begun[0].slot;
+	ck_assert_int_eq(resc_once_abandon(&begun[0]), 0);
+	ck_assert_int_eq(begin(pay, "x", &x), 0);
+	ck_assert_int_eq(begin(pay, "y", &y), 0);
+	ck_assert_int_eq(resc_once_abandon(x.slot == another ? &x : &y), 0);
+	ck_assert_int_eq(begin(pay, "k", &mine), 0);
+	ck_assert_uint_eq(mine.slot, another);
+	ck_assert_int_eq(resc_once_abandon(x.seal != 0 ? &x : &y), 0); /* the one that it saw is empty again */
+	kill(h.pid, SIGCONT);
+	ck_assert_int_eq(hand_answer(&h), RESC_ONCE_BUSY);
+	ck_assert_int_eq(resc_once_done(&mine, "m", 1), 0);
+	expect_answer(other, "k", "m");
+	hand_end(&h, 0);
+}
+END_TEST
+
 START_TEST(F_who_is_stopped_with_a_key_keeps_it)
 {
 	static const char *const points[] = {"once.recorded", "once.storing", "once.stored"};
@@ -939,6 +967,7 @@ int main(void)
 	        F_a_death_in_the_middle_is_unknown,
 	        F_a_death_in_the_middle_is_free_again_where_that_is_said,
 	        F_who_is_stopped_before_its_key_is_recorded_is_not_waited_for,
+	        F_who_is_stopped_before_its_claim_looks_again_after_it,
 	        F_who_is_stopped_with_a_key_keeps_it,
 	        F_a_reaper_that_dies_is_followed_by_the_next,
 	        F_a_claim_that_is_revoked_while_its_dead_owner_is_reaped_is_freed,

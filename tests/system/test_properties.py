@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 EXAMPLES, STEPS = 200, 50
+BUCKETS_NS = 7800 * 10 ** 6  # a multiple of every bucket of the variants below
 OUTCOMES = ["ok", "ok", "ok", "fail", "fail", "timeout", "ignored", "cancelled"]
 NEUTRAL = ("ignored", "cancelled")
 Fraction = fractions.Fraction
@@ -39,8 +40,10 @@ class Machine(RuleBasedStateMachine):
     def begin(self, data):
         self.name = data.draw(st.sampled_from(sorted(self.VARIANTS)))
         self.policy = self.VARIANTS[self.name]
+        # Always at the beginning of a bucket of every window: so a sequence does the same each time that it is played.
+        now = self.worker.ask("advance", 0)["now_ns"]
+        self.now = self.worker.ask("advance", -now % BUCKETS_NS)["now_ns"]
         self.rescd.ctl("reset", self.name)
-        self.now = self.worker.ask("advance", 0)["now_ns"]
         self.script = []  # (a command, how its answer is judged)
         self.inside = []  # [number of a ticket, what the model says of it]
         self.number = 0
@@ -215,15 +218,22 @@ class BreakerMachine(Machine):
         self.expect("leave", number, outcome, *([] if retry_after is None else [retry_after]), answer=expected)
 
     @rule(outcomes=st.lists(st.sampled_from(OUTCOMES), min_size=1, max_size=4))
-    def whole_calls(self, outcomes):
+    def whole_calls(self, outcomes, retry_after=None):
         for outcome in outcomes:
             self.enter_one()
             if self.inside and self.inside[-1][0] == self.number:
-                self.leave_one(len(self.inside) - 1, outcome, None)
+                self.leave_one(len(self.inside) - 1, outcome, retry_after)
 
-    @rule(times=st.integers(2, 6))
-    def failures_in_a_row(self, times):
-        self.whole_calls(["fail"] * times)
+    @rule(times=st.integers(2, 6), retry_after=st.none() | st.integers(0, 1000))
+    def failures_in_a_row(self, times, retry_after):
+        self.whole_calls(["fail"] * times, retry_after)
+
+    @rule(count=st.integers(1, 5))
+    def begin_trial(self, count):
+        self.failures_in_a_row(6, None)
+        self.wait_until_due(0)
+        for _ in range(count):
+            self.enter_one()
 
     @rule(count=st.integers(1, 5), outcome=st.sampled_from(["ok", "ok", "fail"]), more_ns=st.sampled_from([0, 1, -1000000, 1000000]))
     def slow_calls(self, count, outcome, more_ns):

@@ -4,8 +4,8 @@
  *
  * An input is a program for three parties that share a real segment, a file with a name: *somebody* who stores words in any region of it,
  * the header's copies included; a *worker* with tickets and handles, who was there before; and an *operator* or *rescd*, who force, reset,
- * reap, reload, supersede and read. Each step is a byte that says what, and the bytes that it needs. So damage comes between any two calls,
- * and what calls make of it is damaged again. At the end the worker closes its view, whatever is left of the segment.
+ * reap, reload, supersede, answer and read. Each step is a byte that says what, and the bytes that it needs. So damage comes between any
+ * two calls, and what calls make of it is damaged again. At the end the worker closes its view, whatever is left of the segment.
  *
  * Each input starts with the same segment, byte by byte, and a fresh worker in it. The clock is a word of the segment like any other, and
  * who sleeps moves it instead, so an input means the same whenever it is run. libFuzzer's -timeout, or alarm(2), watches for loops.
@@ -14,37 +14,41 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/futex.h>
 #include <math.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
-#include <time.h>
 
+#include "../unit/every_guard.h"
+#include "../unit/sleepless.h"
 #include "clock.h"
 #include "event.h"
 #include "host.h"
 #include "inspect.h"
+#include "made.h"
 #include "map.h"
 #include "metrics.h"
 #include "move.h"
+#include "once.h"
 #include "override.h"
 #include "permit.h"
 #include "policy.h"
+#include "request.h"
+#include "share.h"
 #include "standalone.h"
 #include "states.h"
 #include "words.h"
 #include "worker.h"
 
-#define RESOURCES  3u
-#define TICKETS    8u
-#define STEPS_MAX  200u
-#define SLEEPS_MAX 10000u
+#define RESOURCES 3u
+#define TICKETS   8u
+#define KEYS      4u
+#define STEPS_MAX 200u
 
 static const struct segment_dims small = {
         .resources = 4, .workers = 4, .permits = 64, .shards = 4, .events = 16, .calls = 64, .waiting = 16, .once = 16};
-static const char *const names[] = {"payments", "ledger", "search", "unknown"};
+/* Those that are configured, one that is made from a pattern, and one that is not. */
+static const char *const names[] = {"payments", "ledger", "search", "shard-1", "unknown"};
 
 /* Of the process. */
 static struct {
@@ -55,6 +59,8 @@ static struct {
 	struct map rescd;
 	uint8_t *pristine;
 	FILE *sink;
+	struct config config;
+	struct config_resource pattern;
 } base;
 
 /* Of one input. */
@@ -62,48 +68,14 @@ static struct {
 	resc *host;
 	resc_resource *resources[RESOURCES];
 	resc_ticket tickets[TICKETS];
+	resc_once keys[KEYS];
 	resc_retry_plan plan;
 	struct map successor; /* base NULL: there is none */
 	char successor_path[MAP_PATH_SIZE];
 	struct states_watch watch;
-	unsigned sleeps;
-	unsigned sleeps_in_step;
+	struct instance instance;
+	struct made made;
 } now;
-
-/*
- * Whoever sleeps until a time of the clock sleeps again until it has come. So time passes on the clock of the worker's segment, and
- * faster with each sleep of a step: a day, which is as long as anything can wait, is over after some twenty.
- */
-static void sleep_for(const struct timespec *wanted)
-{
-	uint64_t ns = (uint64_t)wanted->tv_sec * 1000000000u + (uint64_t)wanted->tv_nsec;
-
-	REQUIRE(wanted->tv_sec >= 0 && wanted->tv_nsec >= 0 && wanted->tv_nsec < 1000000000);
-	REQUIRE(++now.sleeps < SLEEPS_MAX);
-	if (now.host != NULL && now.host->current != NULL)
-		atomic_fetch_add_explicit(&now.host->current->map.live->clock_ns, ns << (now.sleeps_in_step++ & 31), memory_order_relaxed);
-}
-
-/* The linker puts these in the place of nanosleep and syscall (--wrap). */
-int __wrap_nanosleep(const struct timespec *wanted, struct timespec *left);
-int __wrap_nanosleep(const struct timespec *wanted, struct timespec *left)
-{
-	(void)left;
-	sleep_for(wanted);
-	return 0;
-}
-
-long __real_syscall(long number, long a, long b, long c, long d, long e, long f);
-long __wrap_syscall(long number, long a, long b, long c, long d, long e, long f);
-long __wrap_syscall(long number, long a, long b, long c, long d, long e, long f)
-{
-	if (number != SYS_futex || b != FUTEX_WAIT)
-		return __real_syscall(number, a, b, c, d, e, f);
-	/* Nobody else is there to wake it. */
-	sleep_for((const struct timespec *)d);
-	errno = ETIMEDOUT;
-	return -1;
-}
 
 /* ---- the segment and the worker ---- */
 
@@ -113,42 +85,35 @@ static void clean_up(void)
 	unlink(base.copy_path);
 }
 
-static void all_guards(struct policy *policy)
+/* While the worker sleeps, rescd answers its questions. It never needs a larger segment: that is for test_made. */
+static void rescd_answers(void)
 {
-	policy_defaults(policy);
-	policy->flags |= POLICY_CONFIGURED | POLICY_BREAKER | POLICY_BUDGET | POLICY_RETRY | POLICY_BULKHEAD;
-	policy->consecutive = 3;
-	policy->min_calls = 4;
-	policy->slow_rate_ppm = 800000;
-	policy->slow_call_ns = 1000000;
-	policy->probes = 2;
-	policy->successes = 2;
-	policy->jitter_ppm = 100000;
-	policy->budget_per_second = TOKEN;
-	policy->limit = 3;
-	policy->timeout_attempt_ms = 500;
-	policy->timeout_total_ms = 5000;
+	now.made.replaced_ns = clock_read_ns(CLOCK_MONOTONIC_COARSE);
+	made_answer(&now.made);
 }
 
-/* A front door: calls wait for a share of the workers and for the rate limit, and there is more than one priority. */
-static void waiting_guards(struct policy *policy)
+static void configure_patterns(void)
 {
-	policy_private(policy);
-	policy->flags |= POLICY_BULKHEAD | POLICY_RATE | POLICY_THROTTLE | POLICY_RETRY | POLICY_RETRY_CAP;
-	policy->limit_share_ppm = 2000000;
-	policy->max_wait_ms = 300;
-	policy->max_waiting = 4;
-	policy->low_ppm = 500000;
-	policy->rate_per_second = 10 * TOKEN;
-	policy->rate_burst = 4;
-	policy->rate_max_wait_ms = 200;
-	policy->retries_floor = 1;
+	snprintf(base.pattern.name, sizeof base.pattern.name, "shard-*");
+	every_guard(&base.pattern.policy);
+	base.config = (struct config){.made = 2, .idle_ms = 60000, .pattern_count = 1, .patterns = &base.pattern};
+	atomic_store_explicit(&base.rescd.daemon->patterns, 1, memory_order_relaxed);
+}
+
+static void publish_all(void)
+{
+	static void (*const guards[RESOURCES])(struct policy * policy) = {every_guard, every_guard_in_shadow, every_wait};
+	struct policy policy;
+
+	for (uint32_t i = 0; i < RESOURCES; i++) {
+		guards[i](&policy);
+		REQUIRE(policy_publish(&base.rescd, names[i], &policy) == (int)i);
+	}
 }
 
 static void start(void)
 {
 	struct resc_error err;
-	struct policy policy;
 
 	snprintf(base.instance, sizeof base.instance, "fuzz-%d", (int)getpid());
 	map_path(base.path, base.instance, 0);
@@ -158,13 +123,8 @@ static void start(void)
 		fprintf(stderr, "%s\n", err.text);
 		abort();
 	}
-	all_guards(&policy);
-	for (uint32_t i = 0; i < RESOURCES; i++) {
-		REQUIRE(policy_publish(&base.rescd, names[i], &policy) == (int)i);
-		policy.consecutive = 0;
-		if (i == 1)
-			waiting_guards(&policy);
-	}
+	publish_all();
+	configure_patterns();
 	REQUIRE(map_publish(&base.rescd, base.path) == 0);
 	base.pristine = malloc(base.rescd.size);
 	base.sink = fopen("/dev/null", "w");
@@ -180,7 +140,12 @@ static void begin(void)
 	memset(&now, 0, sizeof now);
 	memcpy(base.rescd.base, base.pristine, base.rescd.size);
 	resc_seed(1);
+	atomic_store(&sleepless_clocks[0], &base.rescd.live->clock_ns);
+	sleepless_meanwhile = rescd_answers;
+	sleepless_step();
 	now.plan = (resc_retry_plan)RESC_RETRY_INIT;
+	now.instance.map = base.rescd;
+	now.made = (struct made){.instance = &now.instance, .config = &base.config};
 	now.host = resc_open(base.instance, &err);
 	REQUIRE(now.host != NULL);
 	for (unsigned i = 0; i < RESOURCES; i++) {
@@ -193,6 +158,8 @@ static void end(void)
 {
 	resc_close(now.host);
 	states_watch_free(&now.watch);
+	made_free(&now.made);
+	atomic_store(&sleepless_clocks[1], NULL);
 	if (now.successor.base != NULL) {
 		unlink(now.successor_path);
 		map_close(&now.successor);
@@ -212,7 +179,7 @@ static void *some_word(struct input *in)
 	uint8_t which = take_byte(in);
 	size_t offset = (size_t)take_number(in, 2);
 	const struct map *map = some_map(which);
-	uint32_t i = (which >> 4 & 7) % RESOURCES;
+	uint32_t i = which >> 4 & 3;
 	struct state *state = map_state(map, i);
 	const struct {
 		void *place;
@@ -234,11 +201,44 @@ static void *some_word(struct input *in)
 	        {map->policies, map->dims.resources * sizeof *map->policies},
 	        {map->states, map->dims.resources * map->state_size},
 	        {state, 4 * 8},
+	        {&state->rate, offsetof(struct state, override_text) - offsetof(struct state, rate)},
+	        {state->earned, sizeof state->earned},
+	        {map_waiting(map, state), map->dims.waiting * 8},
+	        {map_calls(map, state), map->dims.calls * 8},
+	        {map->once_slots, map->dims.once * 8},
+	        {map->once_entries, map->dims.once * sizeof *map->once_entries},
+	        {map->live->requests, sizeof map->live->requests},
+	        {map->live, offsetof(struct segment_live, requests)},
 	};
-	size_t region = (which & 15) % (sizeof regions / sizeof regions[0]);
+	/* Bit 6 is for the regions beyond the sixteenth. */
+	size_t region = ((which & 15u) + ((which & 0x40) != 0 ? 16u : 0)) % (sizeof regions / sizeof regions[0]);
 	uint8_t *place = (uint8_t *)regions[region].place;
 
 	return place + offset * 8 % (regions[region].size / 8 * 8);
+}
+
+static uint64_t some_newer_value(unsigned which, uint64_t rest)
+{
+	const uint64_t claim = now.keys[0].claim;
+
+	switch (which) {
+	case 16:
+		return rate_make((unsigned)rest & 3, (unsigned)rest >> 2 & 3, (rest >> 4) << 40);
+	case 17:
+		return earned_make((unsigned)rest & 3, rest >> 2 & 15, TOKEN * (rest >> 6));
+	case 18:
+		return throttle_make(rest >> 8 << 8, (unsigned)rest & 15, (uint32_t)(rest >> 4 & 15) * 70000);
+	case 19:
+		return call_make((uint16_t)rest >> 6 & 3, (unsigned)rest & 7, rest >> 3);
+	case 20:
+		return once_make((uint32_t)rest & 15, (unsigned)rest >> 8, once_tag(claim), (enum once_phase)(rest >> 4 & 7));
+	case 21:
+		return once_with(claim, (enum once_phase)(rest & 7));
+	case 22: /* a question: see request.c */
+		return (rest & 7) << 32 | (rest >> 5 & 0xff) << 8 | (rest >> 3 & 3);
+	default: /* the word of those who wait */
+		return rest << 16 | (rest & 1);
+	}
 }
 
 /* Values that mean something, of which random bytes would seldom think. */
@@ -249,7 +249,7 @@ static uint64_t some_value(struct input *in)
 	uint64_t rest = take_number(in, 2);
 	uint64_t generation = breaker_generation(atomic_load_explicit(&map_state(&base.rescd, 0)->breaker, memory_order_relaxed));
 
-	switch (which % 16) {
+	switch (which % 24) {
 	case 0:
 		return rest;
 	case 1:
@@ -280,8 +280,10 @@ static uint64_t some_value(struct input *in)
 		return t->permit;
 	case 14:
 		return now.successor.base != NULL && rest % 2 != 0 ? now.successor.generation : base.rescd.generation;
-	default:
+	case 15:
 		return (rest & 1) != 0 ? SHARD_COMMON : OVERRIDE_WRITING | rest;
+	default:
+		return some_newer_value(which % 24, rest);
 	}
 }
 
@@ -427,6 +429,15 @@ static void leave(struct input *in)
 		resc_leave(&copy, RESC_FAIL);
 }
 
+/* With the dependency's own word on when to come back. */
+static void leave_after(struct input *in)
+{
+	uint8_t which = take_byte(in);
+	int r = resc_leave_after(&now.tickets[which >> 4 & (TICKETS - 1)], (enum resc_outcome)(which & 7), (int64_t)take_number(in, 2) - 1);
+
+	REQUIRE(r == 0 || r == RESC_STALE || r == -EINVAL || r == -ESTALE);
+}
+
 /* Any byte of a ticket but those of timeout_ms: the seal does not fit, and nothing in it is believed. */
 static void leave_damaged(struct input *in)
 {
@@ -448,9 +459,56 @@ static void retry(struct input *in)
 		now.plan = (resc_retry_plan)RESC_RETRY_INIT;
 	if ((which & 0x80) != 0)
 		now.plan.deadline_ns = some_deadline(in);
+	if ((which & 0x20) != 0)
+		now.plan.pushback_ms = (int64_t)take_number(in, 2) - 1;
 	int r = resc_retry(some_resource(which & 3), &now.plan, (enum resc_outcome)(which >> 2 & 7), &wait_ns);
 	REQUIRE(r >= -4095 && (r <= 0 || (r >= RESC_E_ATTEMPTS && r <= RESC_E_RETRY_IN_FLIGHT)));
 	REQUIRE(r == -EINVAL || wait_ns >= 0);
+}
+
+static void begin_key(struct input *in)
+{
+	uint8_t which = take_byte(in);
+	resc_once *once = &now.keys[which >> 2 & (KEYS - 1)];
+	resc_options options = RESC_OPTIONS_INIT;
+	const char key = (char)('a' + (which >> 4 & 3));
+
+	if ((which & 0x80) != 0)
+		options.deadline_ns = some_deadline(in);
+	int r = resc_once_begin(some_resource(which & 3), &key, 1, &options, once);
+	REQUIRE(r >= -4095 && (r <= 0 || (r >= RESC_ONCE_BUSY && r <= RESC_ONCE_UNKNOWN)));
+	REQUIRE(r == 0 || once->resource == NULL);
+	REQUIRE(r != RESC_ONCE_DONE || once->size <= RESC_ONCE_ANSWER_MAX);
+}
+
+static void end_key(struct input *in)
+{
+	static const char answer[RESC_ONCE_ANSWER_MAX] = "answer";
+	uint8_t which = take_byte(in);
+	resc_once *once = &now.keys[which & (KEYS - 1)];
+	bool held = once->resource != NULL;
+	resc_once copy = *once;
+	int r = (which & 4) != 0 ? resc_once_abandon(once) : resc_once_done(once, answer, (size_t)(which >> 3) * 16);
+
+	REQUIRE(r == 0 || r == -EINVAL || r == -ESTALE);
+	REQUIRE(held || r == -EINVAL);
+	/* A copy of one that is over: whatever became of its slot. */
+	if ((which & 0x80) != 0)
+		resc_once_done(&copy, answer, 1);
+}
+
+/* Any byte of what is the library's. */
+static void end_damaged_key(struct input *in)
+{
+	resc_once damaged = now.keys[take_byte(in) & (KEYS - 1)];
+	size_t offset = take_byte(in) % (offsetof(resc_once, answer) - 8);
+	uint8_t difference = take_byte(in);
+
+	/* How long the answer is, is the caller's to read. */
+	if (offset >= offsetof(resc_once, size))
+		offset = offsetof(resc_once, seal);
+	((uint8_t *)&damaged)[offset] ^= difference == 0 ? 1 : difference;
+	REQUIRE(resc_once_done(&damaged, "", 0) == -EINVAL);
 }
 
 static enum resc_outcome attempt(void *arg, int64_t timeout_ms, unsigned n)
@@ -509,6 +567,23 @@ static void look_up(struct input *in)
 
 	if (which < RESOURCES)
 		REQUIRE(found == now.resources[which]);
+	REQUIRE(found != NULL || err.text[0] != '\0');
+	if (found != NULL)
+		resc_fallback(found, "");
+}
+
+/* A second view of the same process. */
+static void newcomer(struct input *in)
+{
+	resc_ticket ticket;
+	resc *host = resc_open(base.instance, NULL);
+
+	REQUIRE(host != NULL);
+	resc_resource *resource = resc_lookup(host, names[take_byte(in) % (sizeof names / sizeof names[0])], NULL);
+	if (resource != NULL && resc_enter(resource, NULL, &ticket) == 0)
+		REQUIRE(resc_leave(&ticket, RESC_OK) <= RESC_STALE);
+	resc_close(host);
+	deadline_use_clock(&base.rescd.live->clock_ns);
 }
 
 static void advance(struct input *in)
@@ -555,6 +630,9 @@ static void check_resource(const struct inspect_resource *r)
 	REQUIRE(r->window_failures <= r->window_calls && r->window_slow <= r->window_calls);
 	REQUIRE(r->probes_out <= r->policy.probes && (r->breaker == TAG_HALF_OPEN || r->probes_out == 0));
 	REQUIRE(isfinite(r->tokens) && r->tokens >= 0 && r->tokens <= r->capacity);
+	REQUIRE(r->retries <= r->in_flight && r->effective <= r->limit && r->throttle_ppm <= 1000000);
+	REQUIRE(r->throttle_accepts <= r->throttle_requests);
+	REQUIRE(r->rate_tokens >= 0 && r->rate_tokens <= (double)r->policy.rate_burst);
 	REQUIRE(memchr(r->name, '\0', sizeof r->name) != NULL && memchr(r->override.text, '\0', sizeof r->override.text) != NULL);
 	for (unsigned q = 0; q <= 4; q++)
 		latency_quantile_us(&r->latency, q / 4.0);
@@ -566,6 +644,7 @@ static void inspect(struct input *in)
 	struct inspect_resource resource;
 	struct inspect_worker worker;
 	struct inspect_daemon daemon;
+	struct once_usage usage;
 	struct event events[16];
 	uint32_t lives[4], permits[4];
 
@@ -576,6 +655,8 @@ static void inspect(struct input *in)
 	}
 	for (uint32_t i = 0; i < map->dims.workers; i++)
 		inspect_worker(map, i, &worker);
+	inspect_once(map, &usage);
+	REQUIRE(usage.working + usage.done + usage.unknown <= usage.size && usage.expired <= usage.done + usage.unknown);
 	inspect_daemon(map, &daemon);
 	REQUIRE(memchr(daemon.control, '\0', sizeof daemon.control) != NULL);
 	REQUIRE(memchr(daemon.reload_text, '\0', sizeof daemon.reload_text) != NULL);
@@ -603,9 +684,50 @@ static void reap(struct input *in)
 		worker_sweep(map, 0);
 }
 
+/* A turn of rescd. */
 static void tick(struct input *in)
 {
-	states_tick(some_map(take_byte(in)), &now.watch);
+	uint8_t which = take_byte(in);
+
+	switch (which & 3) {
+	case 1:
+		share_recount(some_map(which));
+		break;
+	case 2:
+		now.made.replaced_ns = clock_read_ns(CLOCK_MONOTONIC_COARSE);
+		made_tick(&now.made);
+		break;
+	default:
+		states_tick(some_map(which), &now.watch);
+		break;
+	}
+}
+
+/* Keys that are away, or would be. */
+static void settle(struct input *in)
+{
+	uint8_t which = take_byte(in);
+	bool replaced = now.successor.base != NULL;
+
+	if ((which & 1) != 0 && replaced)
+		once_move(&base.rescd, &now.successor, 1 + (uint32_t)(which >> 1 & 3));
+	else
+		once_settle(replaced && (which & 2) != 0 ? &base.rescd : NULL, some_map(which));
+}
+
+/* Some fields are whatever rescd would write, were it mad: readers clamp them. */
+static void some_policy(struct input *in, uint8_t which, struct policy *policy)
+{
+	static void (*const guards[])(struct policy * policy) = {every_guard, every_guard_in_shadow, every_wait, policy_private};
+	uint64_t words[sizeof *policy / 8];
+
+	guards[which >> 2 & 3](policy);
+	memcpy(words, policy, sizeof words);
+	for (unsigned n = take_byte(in) & 3; n > 0; n--) {
+		uint8_t field = take_byte(in);
+		words[field % (sizeof words / sizeof words[0])] = take_number(in, (field & 0x80) != 0 ? 8 : 2);
+	}
+	memcpy(policy, words, sizeof words);
 }
 
 static void configure(struct input *in)
@@ -614,12 +736,7 @@ static void configure(struct input *in)
 	const struct map *map = some_map(which);
 	struct policy policy;
 
-	policy_private(&policy);
-	if ((which & 4) != 0)
-		all_guards(&policy);
-	policy.limit = 1 + (uint64_t)take_byte(in);
-	policy.budget_capacity = TOKEN * (1 + (uint64_t)take_byte(in));
-	policy_clamp(&policy, &map->dims);
+	some_policy(in, which, &policy);
 	switch (which >> 4 & 3) {
 	case 0:
 		policy_publish(map, names[which & 3], &policy);
@@ -629,6 +746,7 @@ static void configure(struct input *in)
 		break;
 	default:
 		policy_write(map, which & 3, &policy);
+		policy_clamp(&policy, &map->dims);
 		policy_apply(map, which & 3, &policy);
 		break;
 	}
@@ -648,6 +766,7 @@ static void supersede(struct input *in)
 	for (uint32_t i = 0; i < RESOURCES; i++)
 		if (policy_read(&base.rescd, i, &policy, &sequence) == 0)
 			policy_publish_moved(&now.successor, i, names[i], &policy, false);
+	atomic_store(&sleepless_clocks[1], &now.successor.live->clock_ns);
 	map_path(now.successor_path, base.instance, now.successor.generation);
 	REQUIRE(map_publish(&now.successor, now.successor_path) == 0);
 	atomic_store_explicit(&base.rescd.daemon->superseded, now.successor.generation, memory_order_release);
@@ -689,12 +808,14 @@ static void lay_out(uint8_t *page)
 	struct segment_header h;
 
 	memcpy(&h, page, sizeof h);
-	uint64_t state = sizeof(struct state) + (uint64_t)h.dims.permits * 8 + (uint64_t)h.dims.shards * sizeof(struct shard);
+	uint64_t words = (uint64_t)h.dims.permits + h.dims.waiting + h.dims.calls;
+	uint64_t state = sizeof(struct state) + words * 8 + (uint64_t)h.dims.shards * sizeof(struct shard);
 	h.live_offset = page_up(h.policies_offset + (uint64_t)h.dims.resources * sizeof(struct policy_record));
 	h.workers_offset = h.live_offset + SEGMENT_PAGE;
 	h.states_offset = page_up(h.workers_offset + (uint64_t)h.dims.workers * sizeof(struct worker_slot));
 	h.events_offset = page_up(h.states_offset + (uint64_t)h.dims.resources * state);
-	h.total_size = page_up(h.events_offset + (uint64_t)h.dims.events * sizeof(struct event_record));
+	h.once_offset = page_up(h.events_offset + (uint64_t)h.dims.events * sizeof(struct event_record));
+	h.total_size = page_up(h.once_offset + (uint64_t)h.dims.once * (sizeof(word) + sizeof(struct once_entry)));
 	memcpy(page, &h, sizeof h);
 }
 
@@ -753,6 +874,8 @@ static void attach(struct input *in)
 	}
 	REQUIRE(map.size == size && map.dims.resources - 1 < RESOURCES_LIMIT && map.dims.permits <= PERMITS_LIMIT);
 	REQUIRE(map.dims.permits >= 64 && map.dims.shards >= 4 && map.dims.shards <= SHARDS_LIMIT && map.dims.events >= 16);
+	REQUIRE(map.dims.calls >= 64 && map.dims.calls <= CALLS_LIMIT && map.dims.waiting >= 16 && map.dims.waiting <= WAITING_LIMIT);
+	REQUIRE(map.dims.once >= ONCE_SET && map.dims.once <= ONCE_LIMIT);
 	for (uint32_t i = 0; i < map.dims.resources; i++)
 		if (inspect_resource(&map, i, &resource) == 0)
 			check_resource(&resource);
@@ -761,10 +884,12 @@ static void attach(struct input *in)
 
 /* ---- running ---- */
 
+/* New ones at the end, so that kept inputs go on meaning what their names say. */
 static void (*const steps[])(struct input *in) = {
-        store_word,   store_value, flip_byte, copy_word, fill_region, enter, enter_as, leave,         leave,
-        retry,        run,         ask,       look_up,   advance,     look,  force,    force,         inspect,
-        show_metrics, reap,        tick,      configure, supersede,   move,  attach,   leave_damaged,
+        store_word,  store_value, flip_byte, copy_word, fill_region, enter,         enter_as,  leave,     leave,        retry,
+        run,         ask,         look_up,   advance,   look,        force,         force,     inspect,   show_metrics, reap,
+        tick,        configure,   supersede, move,      attach,      leave_damaged, begin_key, begin_key, end_key,      end_damaged_key,
+        leave_after, settle,      newcomer,
 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -775,8 +900,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		start();
 	begin();
 	for (unsigned n = 0; n < STEPS_MAX && in.size > 0; n++) {
-		now.sleeps_in_step = 0;
+		sleepless_step();
 		steps[take_byte(&in) % (sizeof steps / sizeof steps[0])](&in);
+		sleepless_tame();
 	}
 	end();
 	return 0;

@@ -183,13 +183,19 @@ static void fill(const struct region *r, uint64_t value)
 		store_at(at, value);
 }
 
+/* As rescd leaves it that writes every policy anew: a worker may have read a bad one under the sequence that is there now. */
 static void restore(void)
 {
+	static uint64_t written;
+
+	written += 2; /* the same copy */
 	for (size_t at = regions[ALL].offset; at + 8 <= n.map.size; at += 8) {
 		uint64_t value;
 		memcpy(&value, good + at, 8);
 		store_at(at, value);
 	}
+	for (uint32_t i = 0; i < RESOURCES; i++)
+		atomic_fetch_add_explicit(&n.map.policies[i].sequence, written, memory_order_release);
 }
 
 /* ---- what a worker does ---- */

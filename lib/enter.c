@@ -11,7 +11,7 @@
  *
  * Waiting, where the policy allows it, is not done here but between two tries (resc_enter is the loop): a call that waits for a permit has
  * a cell in the queue and nothing else; one that waits for the rate limit has its tokens and nothing else. Every try begins with
- * the breaker, so a call that waited does not go to a dependency that has failed meanwhile.
+ * the breaker, so a call that waited does not go to a dependency that has failed meanwhile. Only the throttle, which draws, is asked once.
  *
  * A death between any two steps leaves a permit, a lease or a cell of the queue, which the reaper frees, or tokens of the rate limit, which
  * time brings back.
@@ -62,6 +62,7 @@ struct entering {
 	uint64_t fine_ns;
 	int64_t retry_after_ms;    /* for a refusal; -1: not known */
 	uint32_t would;            /* bits by enum would: guards in shadow mode that would have refused */
+	bool drawn;                /* the throttle has had its say: once a call, or who waits would be refused far too often */
 	bool reserves;             /* *reserved has been made */
 	struct reserved *reserved; /* room for it: a plain call never touches it */
 };
@@ -213,8 +214,10 @@ static inline int pass_breaker(const struct view *v, struct entering *e, resc_ti
 static inline int pass_throttle(const struct view *v, struct entering *e, const resc_ticket *t)
 {
 	/* "disabled" by an operator: nothing is refused for what the dependency did. */
-	if ((v->policy.flags & POLICY_THROTTLE) == 0 || (t->shape & SHAPE_UNRECORDED) != 0 || throttle_is_idle(v->state) ||
-	    !throttle_refuses(v, coarse_ms(v, e)))
+	if ((v->policy.flags & POLICY_THROTTLE) == 0 || (t->shape & SHAPE_UNRECORDED) != 0 || e->drawn)
+		return 0;
+	e->drawn = true;
+	if (throttle_is_idle(v->state) || !throttle_refuses(v, coarse_ms(v, e)))
 		return 0;
 	if (in_shadow(v, POLICY_SHADOW_THROTTLE))
 		return would_refuse(e, WOULD_THROTTLE);
@@ -601,7 +604,7 @@ static void begin_try(struct entering *e, resc_ticket *t)
 {
 	e->coarse_ns = 0;
 	e->fine_ns = 0;
-	e->would = 0;
+	e->would &= 1u << WOULD_THROTTLE; /* as it was drawn */
 	e->retry_after_ms = -1;
 	if (e->reserves) {
 		e->reserved->ready_ns = 0;

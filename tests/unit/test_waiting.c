@@ -18,6 +18,7 @@
 
 #include "named.h"
 #include "permit.h"
+#include "random.h"
 #include "worker.h"
 
 #define LIMIT   8
@@ -768,6 +769,67 @@ START_TEST(a_call_that_waits_gets_what_comes_free)
 }
 END_TEST
 
+/* The first number lets a call of two pass a throttle that refuses every other one; the next five would not. */
+static uint64_t seed_that_passes_once(void)
+{
+	for (uint64_t seed = 1;; seed++) {
+		unsigned refused = 0;
+		resc_seed(seed);
+		if (random_below(1000000) < 500000)
+			continue;
+		while (refused < 5 && random_below(1000000) < 500000)
+			refused++;
+		if (refused == 5)
+			return seed;
+	}
+}
+
+START_TEST(who_waits_is_not_throttled_again_at_each_look)
+{
+	struct room room;
+	struct policy p = with_low();
+
+	occupy(&room, 4);
+	p.flags |= POLICY_THROTTLE;
+	named_reload(&n, &p);
+	fixture_store(&n.state->throttle, throttle_make(1000, 0, 500000));
+	pid_t pid = fork();
+	if (pid == 0) {
+		resc_ticket ticket;
+		resc_resource *pay = named_lookup(named_join(n.instance), "payments");
+		resc_seed(seed_that_passes_once());
+		_exit(enter_as(pay, RESC_NORMAL, &ticket));
+	}
+	until_waiting(1);
+	until_asleep(pid);
+	ck_assert_int_eq(resc_leave(&room.tickets[2], RESC_CANCELLED), 0); /* the throttle does not count it */
+	ck_assert_int_eq(fixture_wait(pid), 0);
+	ck_assert_uint_eq(named_look(&n).counters.refused_throttled, 0);
+	resc_close(room.host);
+}
+END_TEST
+
+START_TEST(who_waits_is_counted_once_by_a_throttle_in_shadow_mode)
+{
+	struct room room;
+	struct policy p = with_low();
+
+	occupy(&room, 4);
+	p.flags |= POLICY_THROTTLE | POLICY_SHADOW_THROTTLE;
+	named_reload(&n, &p);
+	fixture_store(&n.state->throttle, throttle_make(1000, 0, 999999));
+	pid_t pid = enters(RESC_NORMAL);
+	until_waiting(1);
+	until_asleep(pid);
+	/* What it was told first is what counts. */
+	fixture_store(&n.state->throttle, throttle_make(1000, 0, 0));
+	ck_assert_int_eq(resc_leave(&room.tickets[2], RESC_CANCELLED), 0);
+	ck_assert_int_eq(fixture_wait(pid), 0);
+	ck_assert_uint_eq(named_look(&n).counters.would_throttle, 1);
+	resc_close(room.host);
+}
+END_TEST
+
 START_TEST(C3_calls_that_wait_in_vain_leave_all_permits_to_those_who_come_later)
 {
 	struct room room;
@@ -1022,6 +1084,8 @@ int main(void)
 	        a_releaser_that_is_stopped_before_it_wakes_costs_a_slice,
 	        C3_waiters_that_time_out_get_nothing_and_take_nothing_along,
 	        a_call_that_waits_gets_what_comes_free,
+	        who_waits_is_not_throttled_again_at_each_look,
+	        who_waits_is_counted_once_by_a_throttle_in_shadow_mode,
 	        C3_calls_that_wait_in_vain_leave_all_permits_to_those_who_come_later,
 	        who_waits_for_the_share_of_its_priority_wakes_nobody,
 	        C1_a_share_that_the_dead_have_filled_is_free_again_without_rescd,

@@ -66,6 +66,8 @@ static void read_timeouts(const struct view *v, void *arg)
 {
 	struct resc_timeouts *out = arg;
 
+	if ((v->policy.flags & POLICY_SHADOW_TIMEOUT) != 0)
+		return;
 	out->attempt_ms = limit_ms(v->policy.timeout_attempt_ms);
 	out->connect_ms = limit_ms(v->policy.timeout_connect_ms);
 	out->total_ms = limit_ms(v->policy.timeout_total_ms);

@@ -371,7 +371,7 @@ struct resc_state {
 /* 0, -EINVAL, -ENOENT. Cost: a pass over the permits. */
 int resc_state(resc_resource *resource, struct resc_state *out);
 
-/* The policy's time limits, for a caller that sets its own: milliseconds, -1 where there is none. */
+/* The policy's time limits, for a caller that sets its own: milliseconds, -1 where there is none, or only one in shadow mode. */
 struct resc_timeouts {
 	int64_t attempt_ms; /* one attempt: also in each ticket, there cut to the deadline */
 	int64_t connect_ms; /* connecting, a part of an attempt */

@@ -207,6 +207,21 @@ START_TEST(timeouts_in_shadow_mode_are_counted_and_not_given)
 }
 END_TEST
 
+START_TEST(who_asks_for_timeouts_in_shadow_mode_is_not_told)
+{
+	struct policy p = breaker(POLICY_TIMEOUT | POLICY_SHADOW_TIMEOUT);
+	struct resc_timeouts told;
+
+	p.timeout_attempt_ms = p.timeout_connect_ms = p.timeout_total_ms = p.timeout_probe_ms = 100;
+	use(p);
+	ck_assert_int_eq(resc_timeouts(pay, &told), 0);
+	ck_assert_int_eq(told.attempt_ms, -1);
+	ck_assert_int_eq(told.connect_ms, -1);
+	ck_assert_int_eq(told.total_ms, -1);
+	ck_assert_int_eq(told.probe_ms, -1);
+}
+END_TEST
+
 START_TEST(the_timeout_of_a_probe_in_shadow_mode_is_that_of_a_probe)
 {
 	struct policy p = breaker(POLICY_SHADOW_TIMEOUT);
@@ -397,6 +412,7 @@ int main(void)
 	tcase_add_test(tcase, from_shadow_to_enforce_nobody_loses_a_permit);
 	tcase_add_test(tcase, a_call_that_another_guard_refuses_is_not_a_would);
 	tcase_add_test(tcase, timeouts_in_shadow_mode_are_counted_and_not_given);
+	tcase_add_test(tcase, who_asks_for_timeouts_in_shadow_mode_is_not_told);
 	tcase_add_test(tcase, the_timeout_of_a_probe_in_shadow_mode_is_that_of_a_probe);
 	tcase_add_test(tcase, low_priority_is_refused_first_whoever_fills_the_bulkhead);
 	tcase_add_test(tcase, a_share_of_a_small_limit_is_at_least_one_call);

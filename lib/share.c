@@ -14,8 +14,7 @@
  *
  * Orders: a slot is claimed and freed by CAS, the limit is set by a seq_cst CAS, so who overwrites a limit sees the slots that were counted
  * for it. `shares` in segment_daemon says how many records have to be looked at, so that nobody pays where there is no share: rescd stores
- * it and then counts the slots, a worker takes its slot and then loads it, with a full fence in between on either side: one of the two sees
- * the other.
+ * it and then counts the slots, a worker takes its slot and then loads it (seq_cst all four): one of the two sees the other.
  *
  * In a successor the workers come one by one, with their next call. The limits shall not collapse meanwhile, so for some seconds the number
  * of workers of the superseded segment counts, if it is larger.
@@ -35,7 +34,7 @@ static unsigned slots_taken(const struct map *map)
 	unsigned taken = 0;
 
 	for (uint32_t i = 0; i < map->dims.workers; i++)
-		taken += atomic_load_explicit(&map->workers[i].life, memory_order_acquire) != 0;
+		taken += atomic_load_explicit(&map->workers[i].life, memory_order_seq_cst) != 0;
 	return taken;
 }
 
@@ -105,14 +104,12 @@ void share_follow(const struct map *map, uint32_t index, const struct policy *po
 {
 	/* relaxed: rescd is the only writer. It only grows: see set_limits. */
 	if (has_share(policy) && atomic_load_explicit(&map->daemon->shares, memory_order_relaxed) <= index)
-		atomic_store_explicit(&map->daemon->shares, (uint64_t)index + 1, memory_order_relaxed);
-	atomic_thread_fence(memory_order_seq_cst);
+		atomic_store_explicit(&map->daemon->shares, (uint64_t)index + 1, memory_order_seq_cst);
 }
 
 static uint32_t records_with_shares(const struct map *map)
 {
-	atomic_thread_fence(memory_order_seq_cst);
-	uint64_t n = atomic_load_explicit(&map->daemon->shares, memory_order_relaxed);
+	uint64_t n = atomic_load_explicit(&map->daemon->shares, memory_order_seq_cst);
 
 	return n < map->dims.resources ? (uint32_t)n : map->dims.resources;
 }

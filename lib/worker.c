@@ -7,7 +7,8 @@
  *
  * Orders: the claim of a slot (CAS, release) comes after the lock of the byte, a system call; the reaper loads the slot (acquire) before it
  * asks for the lock. So a slot that is seen with a life has had its byte locked, and an unlocked byte means dead. Cells are freed with
- * release, so that the next holder's acquire sees nothing of the dead one's that comes later; the slot is freed last.
+ * release, so that the next holder's acquire sees nothing of the dead one's that comes later; the slot is freed last. Slots are claimed and
+ * freed with seq_cst, because a look at the shares follows: see share.c.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -124,7 +125,7 @@ static bool claim_slot(const struct map *map, struct worker *worker)
 		word *place = &map->workers[i].life;
 		uint64_t none = 0;
 		if (atomic_load_explicit(place, memory_order_relaxed) == 0 &&
-		    atomic_compare_exchange_strong_explicit(place, &none, worker->life, memory_order_acq_rel, memory_order_relaxed)) {
+		    atomic_compare_exchange_strong_explicit(place, &none, worker->life, memory_order_seq_cst, memory_order_relaxed)) {
 			worker->slot = i;
 			return true;
 		}
@@ -164,7 +165,7 @@ int worker_register(const struct map *map, struct worker *worker)
 static void free_word(word *place, uint64_t seen)
 {
 	/* That exact value: it may have been freed and taken by another meanwhile. */
-	atomic_compare_exchange_strong_explicit(place, &seen, 0, memory_order_release, memory_order_relaxed);
+	atomic_compare_exchange_strong_explicit(place, &seen, 0, memory_order_seq_cst, memory_order_relaxed);
 }
 
 static void free_permits(const struct map *map, struct state *state, uint32_t life)
@@ -270,7 +271,7 @@ bool worker_reap(const struct map *map, uint32_t slot, uint32_t life, bool certa
 	free_cells(map, life, NULL);
 	FAILPOINT("reap.cells");
 	uint64_t seen = life;
-	if (atomic_compare_exchange_strong_explicit(&map->workers[slot].life, &seen, 0, memory_order_release, memory_order_relaxed))
+	if (atomic_compare_exchange_strong_explicit(&map->workers[slot].life, &seen, 0, memory_order_seq_cst, memory_order_relaxed))
 		atomic_fetch_add_explicit(&map->live->lives_reaped, 1, memory_order_relaxed);
 	return true;
 }

@@ -16,7 +16,7 @@
 #define CONFIG_CONTROL_SIZE  108 /* what fits a socket address */
 #define CONFIG_WORKERS       1024u
 #define CONFIG_WORKERS_LEAST 16u
-#define CONFIG_ONCE_KEYS     4096u
+#define CONFIG_ONCE_KEYS     16384u
 #define CONFIG_MADE          256u
 #define CONFIG_IDLE_MS       UINT64_C(3600000)
 

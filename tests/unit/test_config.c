@@ -303,7 +303,7 @@ START_TEST(defaults_are_those_of_the_library)
 	ck_assert_uint_eq(config.made, 0);
 	ck_assert_uint_eq(config.idle_ms, 3600000);
 	ck_assert_int_eq(parse("{\"resources\": {\"*\": {\"once\": {}}}}"), 0);
-	ck_assert_uint_eq(config.once_keys, 4096);
+	ck_assert_uint_eq(config.once_keys, 16384);
 	ck_assert_uint_eq(config.made, 256);
 }
 END_TEST

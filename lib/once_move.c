@@ -20,7 +20,7 @@
  * The old segment is kept until none is away. If it is gone all the same, nobody knows: UNKNOWN.
  *
  * A successor has at least as many slots, and a set of the old one is spread over whole sets of the new one, so there is room; only slots
- * that belong to movers who are stopped in the middle may be missing in a full set. Then the move is not complete, and is tried again.
+ * that belong to movers who are stopped in the middle may be missing in a full set. Then the move ends there, and is tried again.
  */
 #include "clock.h"
 #include "failpoint.h"
@@ -64,20 +64,16 @@ static bool move_slot(const struct map *from, uint32_t slot, const struct map *t
 		struct once_place old = {slot, atomic_load_explicit(&from->once_slots[slot], memory_order_seq_cst)};
 		if (once_phase(old.seen) < ONCE_RUNNING)
 			return true;
-		if (once_read(from, &old, &image)) {
-			if (copy_entry(&old, &image, to, life))
-				return true;
-		} else if (load(&from->once_slots[slot]) == old.seen) {
+		if (once_read(from, &old, &image))
+			return copy_entry(&old, &image, to, life);
+		if (load(&from->once_slots[slot]) == old.seen)
 			return true; /* damaged: there is no key in it */
-		}
 	}
 	return false;
 }
 
 bool once_move(const struct map *from, const struct map *to, uint32_t life)
 {
-	bool all = true;
-
 	if (once_is_ready(to))
 		return true;
 	/* Its own predecessor's keys are still to come. */
@@ -86,15 +82,17 @@ bool once_move(const struct map *from, const struct map *to, uint32_t life)
 	atomic_store_explicit(&from->live->once_closed, 1, memory_order_seq_cst);
 	FAILPOINT("once.closed");
 	for (uint32_t i = 0; i < from->dims.once; i++) {
-		all = move_slot(from, i, to, life) && all;
+		bool moved = move_slot(from, i, to, life);
 		if (once_is_ready(to))
 			return true;
+		/* To go on would help nobody, and each key without room takes long to say so. */
+		if (!moved)
+			return false;
 	}
 	FAILPOINT("once.moved");
 	/* Release: who sees it sees the keys. */
-	if (all)
-		atomic_store_explicit(&to->live->once_ready, 1, memory_order_release);
-	return all;
+	atomic_store_explicit(&to->live->once_ready, 1, memory_order_release);
+	return true;
 }
 
 /* ---- settling ---- */

@@ -918,6 +918,40 @@ END_TEST
 
 /* ---- private mode ---- */
 
+/* Not when it has tried each of thousands of keys in vain: a worker brings them in the middle of a call. */
+START_TEST(a_move_ends_at_the_first_key_that_finds_no_room)
+{
+	struct segment_dims dims = small;
+	struct map from, to;
+	struct resc_error err;
+
+	dims.once = 4096;
+	ck_assert_int_eq(map_create(&from, n.instance, &dims, NULL, 0600, (gid_t)-1, &err), 0);
+	ck_assert_int_eq(map_create(&to, n.instance, &dims, &from, 0600, (gid_t)-1, &err), 0);
+	for (unsigned i = 0; i < 1000; i++) {
+		struct once_image image;
+		struct once_place place;
+		once_image_init(&image, "payments", &i, sizeof i);
+		image.expires_ms = TIME_MASK;
+		ck_assert_int_eq(once_insert(&from, &image, 7, ONCE_RUNNING, 7, 0, &place), ONCE_INSERTED);
+	}
+	for (unsigned i = 0; i < dims.once; i++)
+		fixture_store(&to.once_slots[i], once_make(3, 1, 1, ONCE_REVOKED));
+	clock_t began = clock();
+	ck_assert(!once_move(&from, &to, 1));
+	ck_assert_int_lt(clock() - began, CLOCKS_PER_SEC / 5);
+	/* Claims that were given up: now there is room, and the next try brings them all. */
+	for (unsigned i = 0; i < dims.once; i++)
+		fixture_store(&to.once_slots[i], once_freed(once_make(3, 1, 1, ONCE_REVOKED)));
+	ck_assert(once_move(&from, &to, 1));
+	struct once_usage u;
+	once_usage(&to, &u);
+	ck_assert_uint_eq(u.working, 1000);
+	map_close(&to);
+	map_close(&from);
+}
+END_TEST
+
 START_TEST(private_mode_knows_keys_of_its_own_process)
 {
 	char instance[SEGMENT_NAME_SIZE];
@@ -974,6 +1008,7 @@ int main(void)
 	        who_waits_learns_of_a_death,
 	        of_threads_and_workers_that_come_at_once_one_is_first,
 	        F_any_bytes_in_the_table_are_survived,
+	        a_move_ends_at_the_first_key_that_finds_no_room,
 	        private_mode_knows_keys_of_its_own_process,
 	};
 

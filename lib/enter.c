@@ -321,7 +321,9 @@ static inline int pass_shares(const struct view *v, struct entering *e, const re
 {
 	int r = 0;
 
-	if ((v->policy.flags & POLICY_BULKHEAD) != 0 && !fits_priority(v, e))
+	/* A bulkhead in shadow mode that is full has said so. */
+	bool full = (e->would >> WOULD_FULL & 1) != 0;
+	if ((v->policy.flags & POLICY_BULKHEAD) != 0 && !full && !fits_priority(v, e))
 		r = in_shadow(v, POLICY_SHADOW_BULKHEAD) ? would_refuse(e, WOULD_PRIORITY) : RESC_E_PRIORITY;
 	if (r == 0 && (v->policy.flags & POLICY_RETRY_CAP) != 0 && permit_is_retry(t->permit) &&
 	    !retries_fit(v->map, v->state, &v->policy, true))

@@ -319,6 +319,22 @@ START_TEST(a_bulkhead_in_shadow_mode_counts_priorities)
 }
 END_TEST
 
+START_TEST(a_full_bulkhead_in_shadow_mode_is_full_and_no_more)
+{
+	resc_ticket tickets[3];
+	struct policy p = shares(2, 1000000, 1000000, 500000);
+
+	p.flags |= POLICY_SHADOW_BULKHEAD;
+	use(p);
+	for (int i = 0; i < 2; i++)
+		ck_assert_int_eq(enter_as(RESC_NORMAL, &tickets[i]), 0);
+	ck_assert_int_eq(enter_as(RESC_LOW, &tickets[2]), 0);
+	/* As it would be said without the shadow: one reason a call. */
+	ck_assert_uint_eq(look().counters.would_full, 1);
+	ck_assert_uint_eq(look().counters.would_priority, 0);
+}
+END_TEST
+
 /* ---- what a refusal tells ---- */
 
 START_TEST(an_open_breaker_says_when_it_is_due)
@@ -415,6 +431,7 @@ int main(void)
 	tcase_add_test(tcase, who_asks_for_timeouts_in_shadow_mode_is_not_told);
 	tcase_add_test(tcase, the_timeout_of_a_probe_in_shadow_mode_is_that_of_a_probe);
 	tcase_add_test(tcase, low_priority_is_refused_first_whoever_fills_the_bulkhead);
+	tcase_add_test(tcase, a_full_bulkhead_in_shadow_mode_is_full_and_no_more);
 	tcase_add_test(tcase, a_share_of_a_small_limit_is_at_least_one_call);
 	tcase_add_test(tcase, shares_follow_a_limit_that_is_being_lowered);
 	tcase_add_test(tcase, a_bulkhead_in_shadow_mode_counts_priorities);

@@ -467,6 +467,21 @@ static bool is_plain(const struct policy *p)
 	return (p->flags & others) == 0 && !shares && !deposits;
 }
 
+/*
+ * Workers start at different cells, below the limit. In shadow mode nothing holds them back from a cell that a share does not have any
+ * more: then the start is beyond all of them, and they look from the first below the limit of the moment.
+ */
+static void choose_home(struct view *v, const struct attachment *a)
+{
+	const uint32_t cells = a->map.dims.permits;
+	bool limited = (v->policy.flags & POLICY_BULKHEAD) != 0;
+
+	v->start = a->worker.slot % (limited ? share_limit(&a->map, &v->policy) : cells);
+	v->home = map_permit(&a->map, v->state, v->start);
+	if (limited && (v->policy.flags & POLICY_SHADOW_BULKHEAD) != 0 && v->policy.limit_share_ppm != 0)
+		v->start += cells;
+}
+
 static void fill_view(struct view *v, struct attachment *a, uint32_t index, const struct view *before)
 {
 	v->attachment = a;
@@ -480,9 +495,7 @@ static void fill_view(struct view *v, struct attachment *a, uint32_t index, cons
 	v->superseded = superseded_by(&a->map);
 	v->life = a->worker.life;
 	v->private_mode = a->map.private_mode;
-	/* Workers start at different cells, below the limit. */
-	bool limited = (v->policy.flags & POLICY_BULKHEAD) != 0;
-	v->start = a->worker.slot % (limited ? share_limit(&a->map, &v->policy) : a->map.dims.permits);
+	choose_home(v, a);
 	v->judged = &v->judged_last;
 	v->own = claim_shard(&a->map, v->state, v->life);
 	/* Another thread may still be in a call with the view before: the shard's thread stays the same for this life. */
@@ -492,12 +505,11 @@ static void fill_view(struct view *v, struct attachment *a, uint32_t index, cons
 	v->tick_ms = window_tick_ms(&v->policy);
 	v->tick_factor = UINT64_MAX / v->tick_ms + 1;
 	v->throttle_factor = UINT64_MAX / window_bucket_ms(v->policy.throttle_window_ms) + 1;
-	v->home = map_permit(&a->map, v->state, v->start);
 	bool slow_matters = (v->policy.flags & POLICY_BREAKER) != 0 && v->policy.slow_rate_ppm != 0;
 	v->measure = (v->policy.flags & (POLICY_LATENCY | POLICY_SHADOW_TIMEOUT)) != 0 || slow_matters;
 	v->rate_limit = rate_limit_of(v->policy.rate_per_second, v->policy.rate_burst);
 	v->plain = is_plain(&v->policy);
-	v->waits = limited && v->policy.max_wait_ms != 0 && (v->policy.flags & POLICY_SHADOW_BULKHEAD) == 0;
+	v->waits = (v->policy.flags & (POLICY_BULKHEAD | POLICY_SHADOW_BULKHEAD)) == POLICY_BULKHEAD && v->policy.max_wait_ms != 0;
 }
 
 static int build_view(struct resc_resource *resource, struct attachment *a, struct view **out)

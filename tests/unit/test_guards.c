@@ -319,6 +319,32 @@ START_TEST(a_bulkhead_in_shadow_mode_counts_priorities)
 }
 END_TEST
 
+START_TEST(a_share_in_shadow_mode_follows_workers_that_leave)
+{
+	resc *others[3];
+	resc_ticket tickets[2];
+	struct policy p = bulkhead(1);
+
+	p.flags |= POLICY_SHADOW_BULKHEAD;
+	p.limit_share_ppm = 1000000;
+	for (int i = 0; i < 3; i++)
+		others[i] = named_join(n.instance);
+	resc *last = named_join(n.instance);
+	use(p);
+	resc_resource *its = named_lookup(last, "payments");
+	for (int i = 0; i < 3; i++)
+		resc_close(others[i]);
+	resc_close(host);
+	host = last;
+	ck_assert_uint_eq(look().limit, 1);
+	for (int i = 0; i < 2; i++)
+		ck_assert_int_eq(resc_enter(its, NULL, &tickets[i]), 0);
+	ck_assert_uint_eq(look().counters.would_full, 1);
+	for (int i = 0; i < 2; i++)
+		ck_assert_int_eq(resc_leave(&tickets[i], RESC_OK), 0);
+}
+END_TEST
+
 START_TEST(a_full_bulkhead_in_shadow_mode_is_full_and_no_more)
 {
 	resc_ticket tickets[3];
@@ -431,6 +457,7 @@ int main(void)
 	tcase_add_test(tcase, who_asks_for_timeouts_in_shadow_mode_is_not_told);
 	tcase_add_test(tcase, the_timeout_of_a_probe_in_shadow_mode_is_that_of_a_probe);
 	tcase_add_test(tcase, low_priority_is_refused_first_whoever_fills_the_bulkhead);
+	tcase_add_test(tcase, a_share_in_shadow_mode_follows_workers_that_leave);
 	tcase_add_test(tcase, a_full_bulkhead_in_shadow_mode_is_full_and_no_more);
 	tcase_add_test(tcase, a_share_of_a_small_limit_is_at_least_one_call);
 	tcase_add_test(tcase, shares_follow_a_limit_that_is_being_lowered);

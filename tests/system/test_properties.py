@@ -2,8 +2,8 @@
 """Random sequences of operations, on the test clock, against the plainest model of each policy that can be written down.
 
 A model here knows no shards, no buckets of tokens in flight, no compare-and-swap: lists, sets and exact fractions. The product must give the
-same answer to every operation. A sequence that fails is shrunk by hypothesis to the shortest one; it is kept by an @example, so that the
-database of examples can stay out of the tree.
+same answer to every operation. A sequence that fails is shrunk by hypothesis to the shortest one, which is then kept as a test of its own;
+the database of examples stays out of the tree.
 
 A rule only writes down what is asked of the product and how the answer is judged; the whole sequence is then asked at once, because a turn
 of the conversation for each step costs more than the step. rescd is not running meanwhile: what it would tidy up by itself, at its own

@@ -31,6 +31,7 @@
 #include <string.h>
 
 #include "apply.h"
+#include "bounds.h"
 #include "clock.h"
 #include "error.h"
 #include "log.h"
@@ -53,11 +54,6 @@
 static uint64_t load(const word *w)
 {
 	return atomic_load_explicit(w, memory_order_acquire);
-}
-
-static uint64_t larger(uint64_t a, uint64_t b)
-{
-	return a > b ? a : b;
 }
 
 /* ---- what is there ---- */

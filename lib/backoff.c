@@ -16,12 +16,8 @@
  */
 #include "backoff.h"
 
+#include "bounds.h"
 #include "random.h"
-
-static uint64_t smaller(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
-}
 
 /* low..high, both included. */
 static uint64_t between(uint64_t low, uint64_t high)

@@ -32,6 +32,7 @@
 
 #include <errno.h>
 
+#include "bounds.h"
 #include "clock.h"
 #include "earned.h"
 #include "failpoint.h"
@@ -51,11 +52,6 @@ struct level {
 static bool is_here(uint64_t w)
 {
 	return tokens_kind(w) == WORD_LIVE || tokens_kind(w) == WORD_PREPARED;
-}
-
-static uint64_t smaller(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
 }
 
 static uint64_t capacity_of(const struct policy *policy)

@@ -29,6 +29,7 @@
  */
 #include "earned.h"
 
+#include "bounds.h"
 #include "clock.h"
 #include "words.h"
 
@@ -37,16 +38,6 @@
 #define TRIES  64
 
 _Static_assert(WINDOW_RING > SLICES, "a tick that is live never shares a place with one that is not over");
-
-static uint64_t smaller(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
-}
-
-static uint64_t larger(uint64_t a, uint64_t b)
-{
-	return a > b ? a : b;
-}
 
 static uint64_t slice_ms(const struct policy *policy)
 {

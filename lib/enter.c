@@ -18,6 +18,7 @@
  */
 #include <errno.h>
 
+#include "bounds.h"
 #include "budget.h"
 #include "call.h"
 #include "deadline.h"
@@ -104,11 +105,6 @@ static uint64_t fine(const struct view *v, struct entering *e)
 	if (e->fine_ns == 0)
 		e->fine_ns = clock_fine_ns(v->map);
 	return e->fine_ns;
-}
-
-static uint64_t smaller(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
 }
 
 static int refuse(const struct view *v, int answer)

@@ -21,6 +21,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "bounds.h"
 #include "budget.h"
 #include "chars.h"
 #include "clock.h"
@@ -36,11 +37,6 @@
 #define POLICY_TRIES 64
 /* The most that one counter shows: sums of all of them stay below 2^63. */
 #define COUNTER_MOST ((UINT64_C(1) << 56) - 1)
-
-static uint64_t smaller(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
-}
 
 static uint64_t add_up(uint64_t sum, uint64_t n)
 {

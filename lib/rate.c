@@ -38,6 +38,7 @@
 
 #include <errno.h>
 
+#include "bounds.h"
 #include "clock.h"
 #include "failpoint.h"
 #include "policy.h"
@@ -52,11 +53,6 @@
 #define TRIES      1000                             /* a CAS fails when somebody else's succeeded: so often in a row never happens */
 
 /* ---- a policy, in the units of the word ---- */
-
-static uint64_t smaller(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
-}
 
 /* The time of so many tokens, rounded up; anything above DEPTH_MOST where it is above. */
 static uint64_t time_of_tokens(uint64_t tokens, uint64_t per_second)

@@ -18,6 +18,7 @@
  */
 #include "retries.h"
 
+#include "bounds.h"
 #include "words.h"
 
 unsigned retries_count(const struct map *map, const struct state *state, unsigned *calls)
@@ -32,11 +33,6 @@ unsigned retries_count(const struct map *map, const struct state *state, unsigne
 	}
 	*calls = inside;
 	return retries;
-}
-
-static uint64_t larger(uint64_t a, uint64_t b)
-{
-	return a > b ? a : b;
 }
 
 bool retries_fit(const struct map *map, const struct state *state, const struct policy *policy, bool entered)

@@ -184,8 +184,9 @@ static void find_programs(struct options *options)
 #define QUEUE_BULKHEAD "\"bulkhead\": { \"limit\": 80, \"max_wait\": \"50ms\", \"max_waiting\": 40 }"
 #define RATE_LIMIT     "\"rate\": { \"per_second\": 1000000000, \"burst\": 1000000 }"
 
+/* Keys live longer than a slice takes, also where the coarse clock moves in steps of milliseconds, and all that are alive have room. */
 static const char calls_configuration[] =
-        "{ \"workers\": 1200, \"resources\": {\n"
+        "{ \"workers\": 1200, \"once_keys\": 131072, \"resources\": {\n"
         "  \"guarded\":  { " BREAKER ", \"bulkhead\": { \"limit\": 80 }, \"latency\": false },\n"
         "  \"measured\": { " BREAKER ", \"bulkhead\": { \"limit\": 80 }, \"latency\": true },\n"
         "  \"opened\":   { \"breaker\": { \"consecutive\": 1, \"cooldown\": \"1h\" }, \"bulkhead\": { \"limit\": 80 }, \"latency\": false "
@@ -214,11 +215,11 @@ static const char calls_configuration[] =
                                                                                          ", \"throttle\": {}, \"latency\": false },\n"
                                                                                          "  \"all\":      { " BREAKER ", " QUEUE_BULKHEAD
                                                                                          ", " RATE_LIMIT ", \"throttle\": {}, \"timeout\": "
-                                                                                                         "{ \"attempt\": \"1s\" },\n"
+                                                                                         "{ \"attempt\": \"1s\" },\n"
                                                                                          "                \"retry\": { \"budget\": { "
                                                                                          "\"deposit\": \"request\", \"in_flight_floor\": "
                                                                                          "10 } }, \"latency\": false },\n"
-                                                                                         "  \"once\":     { \"once\": { \"ttl\": \"1ms\" "
+                                                                                         "  \"once\":     { \"once\": { \"ttl\": \"100ms\" "
                                                                                          "}, \"latency\": false }\n"
                                                                                          "} }\n";
 

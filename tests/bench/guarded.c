@@ -221,9 +221,10 @@ void once_calls(unsigned n)
 	for (unsigned i = 0; i < n; i++) {
 		resc_once ticket;
 		key++;
-		if (resc_once_begin(once, &key, sizeof(key), NULL, &ticket) != 0 || resc_once_done(&ticket, "done", 4) != 0)
-			give_up("once: the key is not the first of its kind");
 		int r = resc_once_begin(once, &key, sizeof(key), NULL, &ticket);
+		if (r != 0 || resc_once_done(&ticket, "done", 4) != 0)
+			give_up("resc_once_begin: %s", resc_text(r));
+		r = resc_once_begin(once, &key, sizeof(key), NULL, &ticket);
 		if (r != RESC_ONCE_DONE)
 			give_up("resc_once_begin again: %s", resc_text(r));
 	}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a caller holds between two calls, and brings back: sealed with a number of this process, so that garbage is noticed before anything in
- * it is believed. What a ticket says about shared memory is proved there: a permit or a lease is given back by CAS of its exact value.
+ * What a caller holds between two calls, and brings back: sealed with a number of this process, so that garbage is noticed before anything
+ * in it is believed. What a ticket says about shared memory is proved there: a permit or a lease is given back by CAS of its exact value.
  */
 #ifndef RESC_TICKET_H
 #define RESC_TICKET_H

@@ -15,6 +15,9 @@
 /* Out of line too, but as quick as the compiler can: each call of a resource that has more than a breaker and a limit takes it. */
 #define APART __attribute__((noinline))
 
+/* Part of the usual path of a call, though another path has it too. */
+#define USUAL inline __attribute__((always_inline))
+
 /* Inside the library only: the view is not good any more, make it anew and start over. Never returned to callers. */
 #define CALL_AGAIN INT32_MIN
 /* The same: sleep, outside of the read-side section, and start over. */

@@ -177,7 +177,7 @@ COLD static int pass_override(const struct view *v, struct entering *e, uint64_t
 }
 
 /* The breaker was seen in word w, and it is not closed. *probe: the call needs a lease. */
-COLD static int pass_open_breaker(const struct view *v, struct entering *e, uint64_t w, resc_ticket *t, bool *probe)
+static inline int pass_open_breaker(const struct view *v, struct entering *e, uint64_t w, resc_ticket *t, bool *probe)
 {
 	if (breaker_tag(w) == TAG_MOVED || breaker_tag(w) == TAG_EMPTY)
 		return CALL_AGAIN;
@@ -272,7 +272,7 @@ COLD static int take_shadow_permit(const struct view *v, struct entering *e, uin
 }
 
 /* A cell for this call. */
-static inline int take_permit(const struct view *v, struct entering *e, resc_ticket *t)
+static USUAL int take_permit(const struct view *v, struct entering *e, resc_ticket *t)
 {
 	uint64_t permit = permit_make(v->life, thread_call_number());
 
@@ -554,7 +554,7 @@ APART static bool settle_admitted(const struct view *v, struct entering *e, cons
 }
 
 /* Every guard of the resource, or none. The ticket was zero. */
-static inline int admit(const struct view *v, struct entering *e, resc_ticket *t)
+static USUAL int admit(const struct view *v, struct entering *e, resc_ticket *t)
 {
 	int64_t now_ns = 0;
 	bool probe = false;
@@ -585,7 +585,7 @@ static inline int admit(const struct view *v, struct entering *e, resc_ticket *t
 /* ---- trying, and trying again ---- */
 
 /* One try. *look: it is time for the look of once a second. */
-static inline int try_to_enter(struct resc_resource *resource, struct entering *e, resc_ticket *t, bool *look)
+static USUAL int try_to_enter(struct resc_resource *resource, struct entering *e, resc_ticket *t, bool *look)
 {
 	read_lock();
 	/* Acquire: the view is complete when it can be seen. */
@@ -598,7 +598,8 @@ static inline int try_to_enter(struct resc_resource *resource, struct entering *
 	return r;
 }
 
-static void begin_try(struct entering *e, resc_ticket *t)
+/* Another try: everything that was found out about the moment is found out anew. */
+COLD static int try_anew(struct resc_resource *resource, struct entering *e, resc_ticket *t, bool *look)
 {
 	e->coarse_ns = 0;
 	e->fine_ns = 0;
@@ -609,6 +610,7 @@ static void begin_try(struct entering *e, resc_ticket *t)
 		e->reserved->futex = NULL;
 	}
 	ticket_clear(t);
+	return try_to_enter(resource, e, t, look);
 }
 
 /* The place in the queue, in whatever segment it is. */
@@ -646,8 +648,7 @@ COLD static int enter_again(struct resc_resource *resource, struct entering *e, 
 		if (r < 0 && r != -EAGAIN)
 			return r;
 		leave_old_queue(resource, e);
-		begin_try(e, t);
-		r = try_to_enter(resource, e, t, look);
+		r = try_anew(resource, e, t, look);
 		if (r != CALL_AGAIN)
 			return r;
 	}
@@ -689,8 +690,7 @@ COLD static int enter_after_waiting(struct resc_resource *resource, struct enter
 			uint64_t now = (uint64_t)resc_now_ns();
 			waiting_sleep(held->futex, held->futex_value, now < held->give_up_ns ? held->give_up_ns - now : 0);
 		}
-		begin_try(e, t);
-		r = try_to_enter(resource, e, t, look);
+		r = try_anew(resource, e, t, look);
 		if (r == CALL_AGAIN)
 			r = enter_again(resource, e, t, look);
 	}

@@ -76,7 +76,7 @@ static void tell_throttle(const struct view *v, struct ending *e)
 	e->throttled = true;
 }
 
-static int tell_breaker(const struct view *v, const resc_ticket *t, const struct ending *e)
+static USUAL int tell_breaker(const struct view *v, const resc_ticket *t, const struct ending *e)
 {
 	const struct result result = {
 	        .outcome = e->outcome,
@@ -89,7 +89,7 @@ static int tell_breaker(const struct view *v, const resc_ticket *t, const struct
 }
 
 /* The outcome, for counters, latency, budget and breaker. 0, RESC_STALE, CALL_AGAIN (then only the breaker's part is left to do). */
-static inline int account(const struct view *v, const resc_ticket *t, struct ending *e)
+static USUAL int account(const struct view *v, const resc_ticket *t, struct ending *e)
 {
 	if (!e->counted) {
 		count(v, outcome_counters[e->outcome]);

@@ -133,14 +133,20 @@ void permit_close(struct state *state)
 	waiting_wake_all(state);
 }
 
-unsigned permit_occupied(const struct map *map, const struct state *state)
+unsigned permit_reach(const struct map *map, const struct state *state)
 {
 	uint64_t w = atomic_load_explicit(&state->limit, memory_order_seq_cst);
-	/* A limit is effective only when nobody is beyond it. */
-	unsigned most = limit_target(w) != 0 && limit_effective(w) == limit_target(w) ? bounded(map, limit_target(w)) : map->dims.permits;
+	bool settled = limit_target(w) != 0 && limit_effective(w) == limit_target(w);
+
+	return settled ? bounded(map, limit_target(w)) : map->dims.permits;
+}
+
+unsigned permit_occupied(const struct map *map, const struct state *state)
+{
+	unsigned reach = permit_reach(map, state);
 	unsigned n = 0;
 
-	for (uint32_t i = 0; i < most; i++)
+	for (uint32_t i = 0; i < reach; i++)
 		n += atomic_load_explicit(map_permit(map, state, i), memory_order_seq_cst) != 0;
 	return n;
 }

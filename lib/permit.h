@@ -50,7 +50,10 @@ bool permit_settle(const struct map *map, struct state *state);
 void permit_set_limit(const struct map *map, struct state *state, unsigned target);
 /* Closes for good. Permits that are held can still be released. */
 void permit_close(struct state *state);
-/* Cells that are not 0. A pass over the limit, or, where holders may sit beyond it, over all. */
+/* Cells below this number may be held: the limit, or, where holders may sit beyond it, all. A limit is effective only when nobody is
+ * beyond. */
+unsigned permit_reach(const struct map *map, const struct state *state);
+/* Cells that are not 0. */
 unsigned permit_occupied(const struct map *map, const struct state *state);
 
 #endif

@@ -134,7 +134,9 @@ void throttle_count(const struct view *v, bool accepted, uint64_t now_ms)
 	if (accepted && n != 0)
 		bucket_count_call(v, &bucket[1], began_ms, WINDOW_RING * tick_ms);
 	uint64_t w = atomic_load_explicit(&v->state->throttle, memory_order_relaxed);
-	bool due = n != 0 && (n & ((1u << throttle_every(w)) - 1)) == 0;
+	/* With K at least 1 a call that was accepted never makes the share larger, so where it is 0 it stays 0. */
+	bool matters = !accepted || throttle_ppm(w) != 0;
+	bool due = matters && n != 0 && (n & ((1u << throttle_every(w)) - 1)) == 0;
 	if (due || is_old(v, w, now_ms))
 		work_out(v, now_ms);
 }

@@ -27,6 +27,7 @@
 #include "log.h"
 #include "permit.h"
 #include "policy.h"
+#include "record.h"
 #include "states.h"
 
 static uint32_t larger(uint32_t a, uint64_t b)
@@ -100,7 +101,7 @@ int apply_fresh(const struct map *map, const void *arg, struct resc_error *err)
 	for (size_t i = 0; i < config->count; i++) {
 		struct policy policy = wanted(&config->resources[i], map);
 
-		if (policy_publish(map, config->resources[i].name, &policy) < 0)
+		if (record_publish(map, config->resources[i].name, &policy) < 0)
 			return error_set(err, -ENOSPC, "%zu resources are more than a segment can hold (%u)", config->count,
 			                 RESOURCES_LIMIT);
 		states_forget_now_and_then(map, (uint32_t)i);
@@ -200,7 +201,7 @@ static void write_resource(const struct map *map, const char *name, const struct
 
 	if (index < 0) {
 		/* There is room: make_room has counted. */
-		if (policy_publish(map, name, policy) >= 0)
+		if (record_publish(map, name, policy) >= 0)
 			add_name(report, "added", name);
 		return;
 	}
@@ -212,7 +213,7 @@ static void write_resource(const struct map *map, const char *name, const struct
 			budget_settle(map, map_state(map, (uint32_t)index), &current, clock_coarse_ms(map));
 	}
 	policy_write(map, (uint32_t)index, policy);
-	policy_apply(map, (uint32_t)index, policy);
+	record_apply(map, (uint32_t)index, policy);
 	add_name(report, "changed", name);
 }
 
@@ -233,7 +234,7 @@ static void write_others(const struct map *map, const struct config *config, jso
 			write_resource(map, name, &policy, report);
 			continue;
 		}
-		policy_retire(map, i);
+		record_retire(map, i);
 		add_name(report, "removed", name);
 	}
 }

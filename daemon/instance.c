@@ -29,6 +29,8 @@
 #include "log.h"
 #include "permit.h"
 #include "policy.h"
+#include "process.h"
+#include "record.h"
 #include "share.h"
 #include "states.h"
 #include "worker.h"
@@ -371,7 +373,7 @@ static void copy_records(const struct map *from, const struct map *to)
 		if (retired && (!policy_name_any(from, i, name) || permit_occupied(from, map_state(from, i)) == 0))
 			continue;
 		if (policy_read(from, i, &policy, &sequence) == 0)
-			policy_publish_moved(to, i, name, &policy, retired);
+			record_publish_moved(to, i, name, &policy, retired);
 		states_forget_now_and_then(from, i);
 		states_forget_now_and_then(to, i);
 	}

@@ -38,6 +38,7 @@
 #include "once.h"
 #include "permit.h"
 #include "policy.h"
+#include "record.h"
 #include "request.h"
 #include "states.h"
 #include "waiting.h"
@@ -176,7 +177,7 @@ static void retire(struct made *made, uint32_t index, uint64_t idle_ms, const ch
 	char name[SEGMENT_NAME_SIZE] = "";
 
 	policy_name(&made->instance->map, index, name);
-	policy_retire(&made->instance->map, index);
+	record_retire(&made->instance->map, index);
 	made->seen[index].known = false;
 	log_line("retired '%s', idle for %" PRIu64 " s%s", name, idle_ms / 1000, why);
 }
@@ -284,7 +285,7 @@ static bool make_room(struct made *made, const char *name)
 	for (uint32_t count = count_made(map); count >= made->config->made; count--)
 		if (!retire_one(made))
 			return false;
-	return policy_has_room(map, name) || replace(made);
+	return record_has_room(map, name) || replace(made);
 }
 
 /* ---- questions ---- */
@@ -314,7 +315,7 @@ static int make(struct made *made, const char *name)
 	if (!seen_fits(made) || !make_room(made, name))
 		return refuse(made, name);
 	policy = apply_pattern(pattern, &made->instance->map);
-	index = policy_publish(&made->instance->map, name, &policy);
+	index = record_publish(&made->instance->map, name, &policy);
 	if (index < 0)
 		return refuse(made, name);
 	made->seen[index].known = false;

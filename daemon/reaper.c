@@ -32,6 +32,7 @@
 
 #include "event.h"
 #include "log.h"
+#include "process.h"
 #include "share.h"
 #include "states.h"
 #include "words.h"

@@ -22,6 +22,7 @@
 #include "override.h"
 #include "permit.h"
 #include "policy.h"
+#include "record.h"
 #include "share.h"
 #include "words.h"
 
@@ -174,7 +175,7 @@ void states_tick(const struct map *map, struct states_watch *watch)
 	for (uint32_t i = 0; i < states_in_use(map); i++) {
 		struct glance glance;
 
-		/* acquire: pairs with the release of the hash by policy_publish */
+		/* acquire: pairs with the release of the hash by record_publish */
 		if (atomic_load_explicit(&map->policies[i].name_hash, memory_order_acquire) == 0)
 			continue;
 		if (glance_at(map, i, &glance) && worth_a_look(&glance, &watch->lags[i], clock_coarse_ms(map)))

@@ -33,6 +33,7 @@
 #include "move.h"
 #include "once.h"
 #include "policy.h"
+#include "record.h"
 #include "request.h"
 #include "share.h"
 #include "window.h"
@@ -453,7 +454,7 @@ static int find_index(const struct attachment *a, const char *name)
 	if (index >= 0 || !a->map.private_mode)
 		return index;
 	policy_private(&policy);
-	return policy_publish(&a->map, name, &policy);
+	return record_publish(&a->map, name, &policy);
 }
 
 /* Are there guards that an ordinary call has to be asked for one by one? */

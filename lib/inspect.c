@@ -25,6 +25,7 @@
 #include "budget.h"
 #include "chars.h"
 #include "clock.h"
+#include "process.h"
 #include "rate.h"
 #include "retries.h"
 #include "share.h"

@@ -23,8 +23,8 @@
 #include "clock.h"
 #include "error.h"
 #include "map.h"
+#include "process.h"
 #include "words.h"
-#include "worker.h"
 
 _Static_assert(offsetof(struct segment_header, ready) == sizeof(struct segment_header) - 8, "ready is the last word of the header");
 

@@ -9,14 +9,8 @@
 #include <errno.h>
 #include <string.h>
 
-#include "budget.h"
-#include "clock.h"
 #include "failpoint.h"
-#include "permit.h"
 #include "policy.h"
-#include "rate.h"
-#include "share.h"
-#include "throttle.h"
 #include "words.h"
 
 #define READ_TRIES   16
@@ -163,7 +157,7 @@ int policy_read(const struct map *map, uint32_t index, struct policy *policy, ui
 	return -EAGAIN;
 }
 
-static void fill_and_store(struct policy_record *record, const struct policy *policy)
+void policy_store(struct policy_record *record, const struct policy *policy)
 {
 	uint64_t words[POLICY_WORDS];
 	/* Relaxed: rescd is the only writer. The shared sequence, not a memory of it: rescd may have been restarted. */
@@ -201,7 +195,7 @@ void policy_write(const struct map *map, uint32_t index, const struct policy *po
 		next.rate_previous_per_second = changed ? old.rate_per_second : old.rate_previous_per_second;
 		next.rate_previous_burst = changed ? old.rate_burst : old.rate_previous_burst;
 	}
-	fill_and_store(&map->policies[index], &next);
+	policy_store(&map->policies[index], &next);
 }
 
 static uint64_t name_hash(const char *name)
@@ -211,7 +205,7 @@ static uint64_t name_hash(const char *name)
 	return hash == 0 ? 1 : hash;
 }
 
-static void put_name(struct policy_record *record, const char *name)
+void policy_put_name(struct policy_record *record, const char *name)
 {
 	size_t length = strnlen(name, SEGMENT_NAME_SIZE - 1);
 
@@ -219,41 +213,10 @@ static void put_name(struct policy_record *record, const char *name)
 		atomic_store_explicit(&record->name[i], i < length ? name[i] : '\0', memory_order_relaxed);
 }
 
-static void show_name(struct policy_record *record, const char *name)
+void policy_show_name(struct policy_record *record, const char *name)
 {
 	/* Release: who sees the hash sees the name, the policy and the state. */
 	atomic_store_explicit(&record->name_hash, name_hash(name), memory_order_release);
-}
-
-static void mark_common_shards(const struct map *map, struct state *state)
-{
-	for (uint32_t i = map_first_common_shard(map); i < map->dims.shards; i++)
-		atomic_store_explicit(&map_shard(map, state, i)->owner, SHARD_COMMON, memory_order_relaxed);
-}
-
-/* Closed, budget full. For a record that nobody can look up now; who comes late with an older generation finds that it has moved on. */
-static void fresh_state(const struct map *map, uint32_t index, const struct policy *policy)
-{
-	struct state *state = map_state(map, index);
-	uint64_t now = clock_coarse_ms(map);
-	uint64_t old = atomic_load_explicit(&state->breaker, memory_order_relaxed);
-	uint16_t generation = (uint16_t)(breaker_generation(old) + 1);
-	uint64_t override = atomic_load_explicit(&state->override, memory_order_relaxed);
-	unsigned limit = share_target(map, policy);
-
-	mark_common_shards(map, state);
-	atomic_store_explicit(&state->streak, streak_make(generation, WORD_LIVE, 0), memory_order_relaxed);
-	atomic_store_explicit(&state->override, override_make(WORD_LIVE, OVERRIDE_NONE, override_serial(override), 0),
-	                      memory_order_relaxed);
-	budget_start(map, state, policy, now);
-	atomic_store_explicit(&state->rate, rate_make(WORD_LIVE, (unsigned)policy->rate_epoch, 0), memory_order_relaxed);
-	if (breaker_tag(old) != TAG_EMPTY)
-		throttle_forget(state, now);
-	atomic_store_explicit(&state->transition, transition_make(generation, REASON_NONE, now), memory_order_relaxed);
-	atomic_store_explicit(&state->event_generation, generation, memory_order_relaxed);
-	if (limit_target(atomic_load_explicit(&state->limit, memory_order_relaxed)) == 0)
-		atomic_store_explicit(&state->limit, limit_make(limit, limit, 0, 1), memory_order_relaxed);
-	atomic_store_explicit(&state->breaker, breaker_make(TAG_CLOSED, 0, generation, now), memory_order_release);
 }
 
 /* Whole, and stops where they differ: a table may have very many names. */
@@ -269,7 +232,7 @@ static bool has_name(const struct policy_record *record, const char *name)
 	return false;
 }
 
-static bool is_free(const struct policy_record *record)
+bool policy_is_free(const struct policy_record *record)
 {
 	return atomic_load_explicit(&record->name[0], memory_order_relaxed) == '\0';
 }
@@ -277,81 +240,9 @@ static bool is_free(const struct policy_record *record)
 int policy_find_any(const struct map *map, const char *name)
 {
 	for (uint32_t i = 0; i < map->dims.resources; i++)
-		if (!is_free(&map->policies[i]) && has_name(&map->policies[i], name))
+		if (!policy_is_free(&map->policies[i]) && has_name(&map->policies[i], name))
 			return (int)i;
 	return -ENOENT;
-}
-
-static int find_free(const struct map *map)
-{
-	for (uint32_t i = 0; i < map->dims.resources; i++)
-		if (is_free(&map->policies[i]))
-			return (int)i;
-	return -ENOSPC;
-}
-
-bool policy_has_room(const struct map *map, const char *name)
-{
-	return find_free(map) >= 0 || policy_find_any(map, name) >= 0;
-}
-
-static void count_record(const struct map *map, uint32_t index)
-{
-	/* rescd is the only writer. */
-	if (atomic_load_explicit(&map->daemon->resources, memory_order_relaxed) <= index)
-		atomic_store_explicit(&map->daemon->resources, (uint64_t)index + 1, memory_order_release);
-}
-
-int policy_publish(const struct map *map, const char *name, const struct policy *policy)
-{
-	struct policy written;
-	uint64_t sequence;
-	int index = policy_find_any(map, name);
-
-	if (index < 0)
-		index = find_free(map);
-	if (index < 0)
-		return index;
-	policy_write(map, (uint32_t)index, policy);
-	if (policy_read(map, (uint32_t)index, &written, &sequence) != 0)
-		written = *policy;
-	fresh_state(map, (uint32_t)index, &written);
-	policy_apply(map, (uint32_t)index, &written);
-	FAILPOINT("publish.state");
-	put_name(&map->policies[index], name);
-	show_name(&map->policies[index], name);
-	count_record(map, (uint32_t)index);
-	return index;
-}
-
-void policy_publish_moved(const struct map *map, uint32_t index, const char *name, const struct policy *policy, bool retired)
-{
-	struct policy_record *record = &map->policies[index];
-	struct state *state = map_state(map, index);
-
-	share_follow(map, index, policy);
-	unsigned target = share_target(map, policy);
-	/* As it is: epoch and previous capacity belong to the tokens that will be moved. */
-	fill_and_store(record, policy);
-	mark_common_shards(map, state);
-	atomic_store_explicit(&state->limit, limit_make(target, 0, target, 1), memory_order_relaxed);
-	put_name(record, name);
-	if (!retired)
-		show_name(record, name);
-	count_record(map, index);
-}
-
-void policy_retire(const struct map *map, uint32_t index)
-{
-	struct policy policy;
-	uint64_t sequence;
-
-	atomic_store_explicit(&map->policies[index].name_hash, 0, memory_order_release);
-	/* A new sequence, so that every worker looks at the record again on its next call. */
-	if (policy_read(map, index, &policy, &sequence) == 0) {
-		policy.flags &= ~(uint64_t)POLICY_CONFIGURED;
-		fill_and_store(&map->policies[index], &policy);
-	}
 }
 
 bool policy_name_any(const struct map *map, uint32_t index, char name[SEGMENT_NAME_SIZE])
@@ -366,7 +257,7 @@ bool policy_name_any(const struct map *map, uint32_t index, char name[SEGMENT_NA
 
 bool policy_name(const struct map *map, uint32_t index, char name[SEGMENT_NAME_SIZE])
 {
-	/* Acquire: pairs with show_name. */
+	/* Acquire: pairs with policy_show_name. */
 	if (atomic_load_explicit(&map->policies[index].name_hash, memory_order_acquire) == 0)
 		return false;
 	return policy_name_any(map, index, name);
@@ -384,13 +275,4 @@ int policy_find(const struct map *map, const char *name)
 			return (int)i;
 	}
 	return -ENOENT;
-}
-
-void policy_apply(const struct map *map, uint32_t index, const struct policy *policy)
-{
-	share_follow(map, index, policy);
-	/* The budget follows by its epoch: whoever touches the tokens next converts them. The rate limit refills by time alone, so it is
-	 * converted at once. */
-	rate_settle(map, map_state(map, index));
-	permit_set_limit(map, map_state(map, index), share_target(map, policy));
 }

@@ -45,21 +45,8 @@ static inline uint64_t policy_flags(const struct map *map, uint32_t index)
  * where the rate limit changes the next rate_epoch. */
 void policy_write(const struct map *map, uint32_t index, const struct policy *policy);
 
-/*
- * A record belongs to one name for the life of the segment, so that a worker which is slow to notice never adds to somebody else's
- * counters. A name that was retired and comes back gets its record back: breaker closed, budget full, counters where they were, and
- * whoever was still inside still holds its permit. Free records are taken until the table is full; then it is time for a successor.
- *
- * policy_publish puts a name in use; rescd, or a private view. Returns its index, or -ENOSPC.
- */
-int policy_publish(const struct map *map, const char *name, const struct policy *policy);
-/* Is there a record for that name, its own or a free one? */
-bool policy_has_room(const struct map *map, const char *name);
-/* The same for a fresh successor, at the index that it had: its state words stay empty until they are moved (move.h), its limit is born in
- * debt. name may be a retired one: retired is then true. */
-void policy_publish_moved(const struct map *map, uint32_t index, const char *name, const struct policy *policy, bool retired);
-/* Takes a record out of use: lookups do not find it, calls get -ENOENT; its state and whoever is inside stay. rescd. */
-void policy_retire(const struct map *map, uint32_t index);
+/* The same as it is, epochs and all. */
+void policy_store(struct policy_record *record, const struct policy *policy);
 
 /* The record of that name, or -ENOENT. */
 int policy_find(const struct map *map, const char *name);
@@ -69,8 +56,10 @@ int policy_find_any(const struct map *map, const char *name);
 bool policy_name_any(const struct map *map, uint32_t index, char name[SEGMENT_NAME_SIZE]);
 bool policy_name(const struct map *map, uint32_t index, char name[SEGMENT_NAME_SIZE]);
 
-/* Applies a changed policy to the state of a live resource: the bulkhead's limit, the budget's capacity. rescd only;
- * after policy_write. Holders, windows, breaker state stay. */
-void policy_apply(const struct map *map, uint32_t index, const struct policy *policy);
+/* Writes the name of a record that nobody can look up; and makes it visible: who sees the name then sees what was written before. rescd. */
+void policy_put_name(struct policy_record *record, const char *name);
+void policy_show_name(struct policy_record *record, const char *name);
+/* No name was ever put there. */
+bool policy_is_free(const struct policy_record *record);
 
 #endif

@@ -1,17 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The process's epoch: see process.h.
+ * The process's epoch, and what the kernel says of a process: see process.h.
  *
  * The page is anonymous, private and MADV_WIPEONFORK, so a child reads 0 there whatever way it was made, and draws a new epoch. Where the
  * kernel refuses the advice (before 4.14), pthread_atfork does the same for fork() alone.
  */
+#include "process.h"
+
+#include <fcntl.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-#include "process.h"
 #include "segment.h"
 
 _Atomic uint64_t *_Atomic process_epoch_page;
@@ -50,4 +55,34 @@ uint64_t process_epoch_renew(void)
 	if (!atomic_compare_exchange_strong_explicit(page, &none, fresh, memory_order_relaxed, memory_order_relaxed))
 		return none;
 	return fresh;
+}
+
+uint64_t process_namespace(const char *name)
+{
+	char path[64];
+	struct stat st;
+
+	snprintf(path, sizeof path, "/proc/self/ns/%s", name);
+	return stat(path, &st) == 0 ? (uint64_t)st.st_ino : 0;
+}
+
+uint64_t process_start_ticks(pid_t pid)
+{
+	char text[1024];
+	char path[64];
+
+	snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return 0;
+	ssize_t n = read(fd, text, sizeof text - 1);
+	close(fd);
+	if (n <= 0)
+		return 0;
+	text[n] = '\0';
+	/* The name in parentheses may itself have spaces and parentheses: fields are counted after the last one. */
+	char *p = strrchr(text, ')');
+	for (int field = 2; p != NULL && field < 22; field++)
+		p = strchr(p + 1, ' ');
+	return p == NULL ? 0 : strtoull(p + 1, NULL, 10);
 }

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Which process is this? A forked child must notice that it is one, however it was forked (fork, clone, _Fork), without a system call on
- * the call path: the epoch lives in a page that the kernel wipes in children (MADV_WIPEONFORK).
+ * the call path: the epoch lives in a page that the kernel wipes in children (MADV_WIPEONFORK). And what tells processes apart for others.
  */
 #ifndef RESC_PROCESS_H
 #define RESC_PROCESS_H
 
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 extern _Atomic uint64_t *_Atomic process_epoch_page;
 
@@ -22,5 +24,10 @@ static inline uint64_t process_epoch(void)
 	uint64_t epoch = page == NULL ? 0 : atomic_load_explicit(page, memory_order_relaxed);
 	return __builtin_expect(epoch != 0, 1) ? epoch : process_epoch_renew();
 }
+
+/* Field 22 of /proc/PID/stat, found after the last ')'. 0 when it cannot be read. */
+uint64_t process_start_ticks(pid_t pid);
+/* The inode of /proc/self/ns/NAME, or 0. */
+uint64_t process_namespace(const char *name);
 
 #endif

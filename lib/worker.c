@@ -23,6 +23,7 @@
 #include "failpoint.h"
 #include "once.h"
 #include "policy.h"
+#include "process.h"
 #include "request.h"
 #include "share.h"
 #include "waiting.h"
@@ -30,36 +31,6 @@
 #include "worker.h"
 
 #define LIFE_TRIES 16
-
-uint64_t process_namespace(const char *name)
-{
-	char path[64];
-	struct stat st;
-
-	snprintf(path, sizeof path, "/proc/self/ns/%s", name);
-	return stat(path, &st) == 0 ? (uint64_t)st.st_ino : 0;
-}
-
-uint64_t process_start_ticks(pid_t pid)
-{
-	char text[1024];
-	char path[64];
-
-	snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return 0;
-	ssize_t n = read(fd, text, sizeof text - 1);
-	close(fd);
-	if (n <= 0)
-		return 0;
-	text[n] = '\0';
-	/* The name in parentheses may itself have spaces and parentheses: fields are counted after the last one. */
-	char *p = strrchr(text, ')');
-	for (int field = 2; p != NULL && field < 22; field++)
-		p = strchr(p + 1, ' ');
-	return p == NULL ? 0 : strtoull(p + 1, NULL, 10);
-}
 
 static int life_lock(const struct map *map, uint32_t life, short type)
 {

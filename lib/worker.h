@@ -41,9 +41,4 @@ unsigned worker_sweep(const struct map *map, uint32_t own_life);
 #define SWEEP_INTERVAL_MS 50u
 bool worker_sweep_maybe(const struct map *map, struct state *state, uint64_t now_ms, uint32_t own_life);
 
-/* Field 22 of /proc/PID/stat, found after the last ')'. 0 when it cannot be read. */
-uint64_t process_start_ticks(pid_t pid);
-/* The inode of /proc/self/ns/NAME, or 0. */
-uint64_t process_namespace(const char *name);
-
 #endif

@@ -33,6 +33,7 @@
 #include "override.h"
 #include "permit.h"
 #include "policy.h"
+#include "record.h"
 #include "request.h"
 #include "share.h"
 #include "standalone.h"
@@ -107,7 +108,7 @@ static void publish_all(void)
 
 	for (uint32_t i = 0; i < RESOURCES; i++) {
 		guards[i](&policy);
-		REQUIRE(policy_publish(&base.rescd, names[i], &policy) == (int)i);
+		REQUIRE(record_publish(&base.rescd, names[i], &policy) == (int)i);
 	}
 }
 
@@ -739,15 +740,15 @@ static void configure(struct input *in)
 	some_policy(in, which, &policy);
 	switch (which >> 4 & 3) {
 	case 0:
-		policy_publish(map, names[which & 3], &policy);
+		record_publish(map, names[which & 3], &policy);
 		break;
 	case 1:
-		policy_retire(map, which & 3);
+		record_retire(map, which & 3);
 		break;
 	default:
 		policy_write(map, which & 3, &policy);
 		policy_clamp(&policy, &map->dims);
-		policy_apply(map, which & 3, &policy);
+		record_apply(map, which & 3, &policy);
 		break;
 	}
 }
@@ -765,7 +766,7 @@ static void supersede(struct input *in)
 		return;
 	for (uint32_t i = 0; i < RESOURCES; i++)
 		if (policy_read(&base.rescd, i, &policy, &sequence) == 0)
-			policy_publish_moved(&now.successor, i, names[i], &policy, false);
+			record_publish_moved(&now.successor, i, names[i], &policy, false);
 	atomic_store(&sleepless_clocks[1], &now.successor.live->clock_ns);
 	map_path(now.successor_path, base.instance, now.successor.generation);
 	REQUIRE(map_publish(&now.successor, now.successor_path) == 0);

@@ -21,6 +21,7 @@
 #include "map.h"
 #include "override.h"
 #include "policy.h"
+#include "record.h"
 #include "snapshot_json.h"
 #include "table.h"
 #include "why.h"
@@ -57,7 +58,7 @@ static void start(void)
 	policy.consecutive = 5;
 	policy.limit = 80;
 	for (uint32_t i = 0; i < RESOURCES; i++)
-		REQUIRE(policy_publish(&fuzz.map, names[i], &policy) == (int)i);
+		REQUIRE(record_publish(&fuzz.map, names[i], &policy) == (int)i);
 	atomic_store_explicit(&fuzz.map.daemon->resources, RESOURCES, memory_order_release);
 	REQUIRE(override_set(&fuzz.map, 1, OVERRIDE_OPEN, 3600000, "maintenance") == 0);
 	REQUIRE(override_reset(&fuzz.map, 2, "tidy") == 0);

@@ -12,6 +12,7 @@
 #include "clock.h"
 #include "map.h"
 #include "policy.h"
+#include "record.h"
 #include "words.h"
 
 struct fixture {
@@ -30,7 +31,7 @@ static inline void fixture_publish(struct fixture *f, const struct policy *polic
 		policy_private(&f->policy);
 	else
 		f->policy = *policy;
-	int index = policy_publish(&f->map, "payments", &f->policy);
+	int index = record_publish(&f->map, "payments", &f->policy);
 	ck_assert_int_ge(index, 0);
 	f->index = (uint32_t)index;
 	f->state = map_state(&f->map, f->index);

@@ -18,6 +18,7 @@
 #include "failpoint.h"
 #include "fixture.h"
 #include "inspect.h"
+#include "record.h"
 #include "resc.h"
 
 struct named {
@@ -44,7 +45,7 @@ static inline void named_at(const struct named *n, uint64_t ms)
 static inline void named_add(struct named *n, const char *name, const struct policy *policy)
 {
 	uint64_t sequence;
-	int index = policy_publish(&n->map, name, policy);
+	int index = record_publish(&n->map, name, policy);
 
 	ck_assert_int_ge(index, 0);
 	n->index = (uint32_t)index;
@@ -87,7 +88,7 @@ static inline void named_reload(struct named *n, const struct policy *policy)
 {
 	n->policy = *policy;
 	policy_write(&n->map, n->index, policy);
-	policy_apply(&n->map, n->index, policy);
+	record_apply(&n->map, n->index, policy);
 }
 
 static inline struct inspect_resource named_look(const struct named *n)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The retry budget: exact in fixed point, clamped at both ends, no fraction lost, and conserved however many share it. */
 #include "budget.h"
+#include "record.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -732,7 +733,7 @@ START_TEST(a_policy_that_is_written_with_another_ttl_has_another_epoch)
 	ck_assert_uint_eq(now(59999), 9 * TOKEN);
 	ck_assert_uint_eq(now(60000), 0);
 	/* A name that comes back gets a bucket that is full now. */
-	policy_retire(&f.map, f.index);
+	record_retire(&f.map, f.index);
 	fixture_at(&f, 90000);
 	fixture_publish(&f, &policy);
 	ck_assert_uint_eq(now(99999), 10 * TOKEN);
@@ -792,7 +793,7 @@ END_TEST
 START_TEST(carried_slices_keep_their_age)
 {
 	struct policy policy = f.policy;
-	struct state *next = map_state(&f.map, (uint32_t)policy_publish(&f.map, "next", &policy));
+	struct state *next = map_state(&f.map, (uint32_t)record_publish(&f.map, "next", &policy));
 
 	expiring(TOKEN, 10 * TOKEN, 0, TTL);
 	drain(0);
@@ -818,7 +819,7 @@ END_TEST
 START_TEST(an_interval_of_the_floor_is_not_paid_again_in_the_successor)
 {
 	struct policy policy = plan(0, 10 * TOKEN, TOKEN);
-	struct state *next = map_state(&f.map, (uint32_t)policy_publish(&f.map, "next", &policy));
+	struct state *next = map_state(&f.map, (uint32_t)record_publish(&f.map, "next", &policy));
 
 	fresh(0, 10 * TOKEN, TOKEN, 0, 0);
 	budget_carry(f.state, next);

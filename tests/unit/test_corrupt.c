@@ -20,6 +20,7 @@
 #include "override.h"
 #include "permit.h"
 #include "random.h"
+#include "record.h"
 #include "share.h"
 #include "sleepless.h"
 #include "states.h"
@@ -105,12 +106,12 @@ static void set_up(void)
 	every_guard(&p);
 	named_open(&n, &p);
 	every_guard_in_shadow(&p);
-	ck_assert_int_eq(policy_publish(&n.map, resource_names[1], &p), 1);
+	ck_assert_int_eq(record_publish(&n.map, resource_names[1], &p), 1);
 	policy_private(&p);
 	p.flags |= POLICY_BULKHEAD | POLICY_BUDGET | POLICY_RETRY;
 	p.backoff = BACKOFF_NONE;
 	p.limit = 8;
-	ck_assert_int_eq(policy_publish(&n.map, resource_names[2], &p), 2);
+	ck_assert_int_eq(record_publish(&n.map, resource_names[2], &p), 2);
 	start_rescd();
 	atomic_store(&sleepless_clocks[0], &n.map.live->clock_ns);
 	sleepless_meanwhile = rescd_answers;

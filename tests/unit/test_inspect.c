@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* What people see: sums over all shards, times that fit, and no impossible combination whatever is written meanwhile or damaged before. */
 #include "inspect.h"
+#include "process.h"
+#include "record.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -101,7 +103,7 @@ START_TEST(what_is_not_in_use_is_not_there)
 
 	ck_assert_int_eq(inspect_resource(&f.map, f.index + 1, &r), -ENOENT);
 	ck_assert_int_eq(inspect_resource(&f.map, UINT32_MAX, &r), -ENOENT);
-	policy_retire(&f.map, f.index);
+	record_retire(&f.map, f.index);
 	ck_assert_int_eq(inspect_resource(&f.map, f.index, &r), -ENOENT);
 }
 END_TEST
@@ -221,7 +223,7 @@ END_TEST
 START_TEST(retries_are_counted_among_the_calls_inside)
 {
 	fixture_store(map_permit(&f.map, f.state, 0), permit_make(1, 1));
-	fixture_store(map_permit(&f.map, f.state, 40), permit_make(2, 1) | PERMIT_RETRY);
+	fixture_store(map_permit(&f.map, f.state, 5), permit_make(2, 1) | PERMIT_RETRY);
 	struct inspect_resource r = look();
 	ck_assert_uint_eq(r.in_flight, 2);
 	ck_assert_uint_eq(r.retries, 1);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The metrics page as text: what is on it, in both dialects. What a real parser says of it is in tests/system/test_metrics.py. */
 #include "metrics.h"
+#include "record.h"
 
 #include "count.h"
 #include "fixture.h"
@@ -83,10 +84,10 @@ END_TEST
 START_TEST(J3_a_removed_resource_vanishes_and_comes_back)
 {
 	count_common(&f.map, f.state, COUNTER_admitted, 3);
-	policy_retire(&f.map, f.index);
+	record_retire(&f.map, f.index);
 	write_page(false);
 	ck_assert_ptr_null(strstr(page, "payments"));
-	ck_assert_int_eq(policy_publish(&f.map, "payments", &f.policy), (int)f.index);
+	ck_assert_int_eq(record_publish(&f.map, "payments", &f.policy), (int)f.index);
 	write_page(false);
 	ck_assert_line("resc_admitted_total{resource=\"payments\"} 3");
 }

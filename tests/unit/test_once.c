@@ -9,6 +9,7 @@
 #include "host.h"
 #include "named.h"
 #include "once.h"
+#include "record.h"
 #include "worker.h"
 
 static struct named n;
@@ -212,7 +213,7 @@ START_TEST(the_same_key_of_another_resource_is_another_key)
 {
 	struct policy p = policy();
 
-	policy_publish(&n.map, "ledger", &p);
+	record_publish(&n.map, "ledger", &p);
 	resc_resource *ledger = named_lookup(host, "ledger");
 	do_it(pay, "order-1", "a");
 	do_it(ledger, "order-1", "b");

@@ -9,6 +9,7 @@
 #include "move.h"
 #include "named.h"
 #include "once.h"
+#include "record.h"
 #include "worker.h"
 
 static struct named old, next;
@@ -88,7 +89,7 @@ static void announce_from(const struct named *from, struct named *to, uint32_t k
 	dims.once = keys;
 	ck_assert_msg(map_create(&to->map, from->instance, &dims, &from->map, 0600, (gid_t)-1, &err) == 0, "%s", err.text);
 	ck_assert_int_eq(policy_read(&from->map, from->index, &p, &sequence), 0);
-	policy_publish_moved(&to->map, from->index, "payments", &p, false);
+	record_publish_moved(&to->map, from->index, "payments", &p, false);
 	to->state = map_state(&to->map, to->index);
 	map_path(second, to->instance, to->map.generation);
 	ck_assert_int_eq(map_publish(&to->map, second), 0);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Policies in the segment: a reader has a whole one or the one before, whatever happened to the writer; a name keeps its record. */
 #include "policy.h"
+#include "record.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -270,7 +271,7 @@ START_TEST(a_name_is_found_until_it_is_retired)
 	ck_assert_int_eq(policy_find(&n.map, "payments"), (int)n.index);
 	ck_assert_int_eq(policy_find(&n.map, "payment"), -ENOENT);
 	ck_assert_int_eq(policy_find(&n.map, ""), -ENOENT);
-	policy_retire(&n.map, n.index);
+	record_retire(&n.map, n.index);
 	ck_assert_int_eq(policy_find(&n.map, "payments"), -ENOENT);
 	ck_assert_int_eq(policy_find_any(&n.map, "payments"), (int)n.index);
 	ck_assert(!policy_name(&n.map, n.index, name));
@@ -298,9 +299,9 @@ START_TEST(H6_removed_and_added_again_is_closed_and_full_with_the_same_counters_
 	ck_assert_uint_eq(named_look(&n).breaker, TAG_OPEN);
 	fixture_store(&n.state->tokens, tokens_make(WORD_LIVE, 0, 0));
 
-	policy_retire(&n.map, n.index);
+	record_retire(&n.map, n.index);
 	ck_assert_int_eq(resc_enter(pay, NULL, &ticket), -ENOENT);
-	ck_assert_int_eq(policy_publish(&n.map, "payments", &p), (int)n.index);
+	ck_assert_int_eq(record_publish(&n.map, "payments", &p), (int)n.index);
 	struct inspect_resource r = named_look(&n);
 	ck_assert_uint_eq(r.breaker, TAG_CLOSED);
 	ck_assert_uint_eq(r.window_calls, 0);
@@ -327,7 +328,7 @@ START_TEST(H6_permits_can_be_given_back_while_the_resource_is_retired)
 	resc *host = named_join(n.instance);
 
 	ck_assert_int_eq(resc_enter(named_lookup(host, "payments"), NULL, &ticket), 0);
-	policy_retire(&n.map, n.index);
+	record_retire(&n.map, n.index);
 	ck_assert_int_ge(resc_leave(&ticket, RESC_OK), 0);
 	ck_assert_uint_eq(permit_occupied(&n.map, n.state), 0);
 	struct resc_error err;
@@ -346,8 +347,8 @@ START_TEST(H6_results_of_before_it_was_removed_do_not_count_after_it_came_back)
 	ck_assert_int_eq(resc_enter(pay, NULL, &ticket), 0);
 	ck_assert_int_eq(resc_leave(&ticket, RESC_FAIL), 0);
 	ck_assert_int_eq(resc_enter(pay, NULL, &before), 0);
-	policy_retire(&n.map, n.index);
-	ck_assert_int_eq(policy_publish(&n.map, "payments", &n.policy), (int)n.index);
+	record_retire(&n.map, n.index);
+	ck_assert_int_eq(record_publish(&n.map, "payments", &n.policy), (int)n.index);
 	ck_assert_uint_eq(named_look(&n).window_calls, 0);
 	ck_assert_int_eq(resc_enter(pay, NULL, &ticket), 0);
 	ck_assert_int_eq(resc_leave(&ticket, RESC_OK), 0);
@@ -366,15 +367,15 @@ START_TEST(F10_a_full_table_says_so_and_the_others_stay)
 
 	for (uint32_t i = 1; i < n.map.dims.resources; i++) {
 		snprintf(name, sizeof name, "resource-%u", i);
-		ck_assert_int_ge(policy_publish(&n.map, name, &n.policy), 0);
+		ck_assert_int_ge(record_publish(&n.map, name, &n.policy), 0);
 	}
-	ck_assert_int_eq(policy_publish(&n.map, "one-more", &n.policy), -ENOSPC);
+	ck_assert_int_eq(record_publish(&n.map, "one-more", &n.policy), -ENOSPC);
 	ck_assert_int_eq(policy_find(&n.map, "one-more"), -ENOENT);
 	ck_assert_int_eq(policy_find(&n.map, "payments"), (int)n.index);
 	/* A retired name keeps its record: another one does not get it. */
-	policy_retire(&n.map, n.index);
-	ck_assert_int_eq(policy_publish(&n.map, "one-more", &n.policy), -ENOSPC);
-	ck_assert_int_eq(policy_publish(&n.map, "payments", &n.policy), (int)n.index);
+	record_retire(&n.map, n.index);
+	ck_assert_int_eq(record_publish(&n.map, "one-more", &n.policy), -ENOSPC);
+	ck_assert_int_eq(record_publish(&n.map, "payments", &n.policy), (int)n.index);
 }
 END_TEST
 
@@ -384,12 +385,12 @@ START_TEST(F7_death_in_the_middle_of_publishing_shows_nothing)
 
 	if (pid == 0) {
 		failpoint_set("publish.state=kill");
-		policy_publish(&n.map, "half", &n.policy);
+		record_publish(&n.map, "half", &n.policy);
 		_exit(0);
 	}
 	ck_assert_int_eq(fixture_wait(pid), -SIGKILL);
 	ck_assert_int_eq(policy_find(&n.map, "half"), -ENOENT);
-	int index = policy_publish(&n.map, "half", &n.policy);
+	int index = record_publish(&n.map, "half", &n.policy);
 	ck_assert_int_eq(index, (int)n.index + 1);
 	ck_assert_int_eq(policy_find(&n.map, "half"), index);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The rate limit: exact GCRA, never more than burst + rate in any second, nothing lost or invented however many share it. */
 #include "rate.h"
+#include "record.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -603,7 +604,7 @@ START_TEST(D8_rescd_makes_it_count_at_once)
 	fresh(TOKEN / 3600 + 1, 10);
 	ck_assert_uint_eq(drain(0), 10);
 	write_policy(1000 * TOKEN, 10);
-	policy_apply(&f.map, f.index, &f.policy);
+	record_apply(&f.map, f.index, &f.policy);
 	ck_assert_uint_eq(rate_epoch(word_now()), f.policy.rate_epoch);
 	ck_assert_uint_eq(drain(5 * MS), 5);
 }
@@ -670,7 +671,7 @@ START_TEST(another_policy_that_has_the_same_rate_changes_nothing)
 	ck_assert_int_eq(take(2, 0), 0);
 	uint64_t w = word_now();
 	write_policy(10 * TOKEN, 3);
-	policy_apply(&f.map, f.index, &f.policy);
+	record_apply(&f.map, f.index, &f.policy);
 	ck_assert_int_eq(take(2, 0), RESC_E_RATE);
 	ck_assert_uint_eq(word_now(), w);
 }
@@ -763,7 +764,7 @@ START_TEST(it_moves_to_the_successor_as_it_is)
 	uint64_t taken_ns = f.map.created_ns;
 
 	ck_assert_int_eq(map_create(&to, "unit", &f.map.dims, &f.map, 0600, (gid_t)-1, &err), 0);
-	policy_publish_moved(&to, f.index, "payments", &f.policy, false);
+	record_publish_moved(&to, f.index, "payments", &f.policy, false);
 	struct state *new = map_state(&to, f.index);
 	struct rate_taken taken;
 	ck_assert_int_eq(rate_take(&to, new, &f.policy, 1, taken_ns, 0, &taken, &wait_ns), -ESTALE);

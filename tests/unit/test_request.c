@@ -3,6 +3,7 @@
  * Questions to rescd. Here a child, or the test itself, plays rescd, so that it can be slow, stopped or absent at any step; the real one is
  * in tests/system/test_templates.py.
  */
+#include "record.h"
 #include "request.h"
 
 #include <errno.h>
@@ -58,7 +59,7 @@ static int make(const char *name)
 		return -ENOENT;
 	policy_private(&policy);
 	policy.flags |= POLICY_MADE;
-	int index = policy_publish(&n.map, name, &policy);
+	int index = record_publish(&n.map, name, &policy);
 	return index < 0 ? index : 0;
 }
 
@@ -194,7 +195,7 @@ START_TEST(a_full_table_is_an_error_that_says_what_to_raise)
 	policy_private(&policy);
 	for (uint32_t i = 1; i < n.map.dims.resources; i++) {
 		snprintf(name, sizeof name, "taken-%u", i);
-		ck_assert_int_ge(policy_publish(&n.map, name, &policy), 0);
+		ck_assert_int_ge(record_publish(&n.map, name, &policy), 0);
 	}
 	rescd_start(NULL);
 	resc *host = named_join(n.instance);
@@ -426,7 +427,7 @@ START_TEST(a_call_of_a_retired_resource_asks_for_it_again)
 	resc_resource *shard = named_lookup(host, "shard-7");
 	ck_assert_int_eq(resc_enter(shard, NULL, &ticket), 0);
 	ck_assert_int_eq(resc_leave(&ticket, RESC_OK), 0);
-	policy_retire(&n.map, (uint32_t)policy_find(&n.map, "shard-7"));
+	record_retire(&n.map, (uint32_t)policy_find(&n.map, "shard-7"));
 	ck_assert_int_eq(policy_find(&n.map, "shard-7"), -ENOENT);
 	ck_assert_int_eq(resc_enter(shard, NULL, &ticket), 0);
 	ck_assert_int_eq(resc_leave(&ticket, RESC_OK), 0);
@@ -443,7 +444,7 @@ START_TEST(a_call_of_a_retired_resource_waits_for_a_dead_rescd_once_a_second_and
 	resc *host = named_join(n.instance);
 	resc_resource *shard = named_lookup(host, "shard-7");
 	rescd_stop();
-	policy_retire(&n.map, (uint32_t)policy_find(&n.map, "shard-7"));
+	record_retire(&n.map, (uint32_t)policy_find(&n.map, "shard-7"));
 	uint64_t began = real_ms();
 	ck_assert_int_eq(resc_enter(shard, NULL, &ticket), -EAGAIN);
 	uint64_t first = real_ms() - began;

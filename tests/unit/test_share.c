@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Limits that are a share of the live workers: they follow whoever comes, goes and dies, also when that happens at once, and take no
  * permit. */
+#include "record.h"
 #include "share.h"
 
 #include <errno.h>
@@ -441,7 +442,7 @@ START_TEST(a_retired_name_gets_the_share_of_the_day_when_it_comes_back)
 	struct policy p = n.policy;
 	struct member m[4];
 
-	policy_retire(&n.map, n.index);
+	record_retire(&n.map, n.index);
 	for (int i = 0; i < 4; i++)
 		come(&m[i]);
 	ck_assert_uint_eq(target(), 1);
@@ -463,7 +464,7 @@ START_TEST(in_a_successor_those_who_are_on_their_way_count_for_a_while)
 	ck_assert_int_eq(map_create(&next.map, n.instance, &n.map.dims, &n.map, 0600, (gid_t)-1, &err), 0);
 	named_at(&next, 1000);
 	share_expect(&next.map, share_workers(&n.map), 6000);
-	policy_publish_moved(&next.map, n.index, "payments", &n.policy, false);
+	record_publish_moved(&next.map, n.index, "payments", &n.policy, false);
 	next.state = map_state(&next.map, n.index);
 	ck_assert_uint_eq(limit_target(fixture_load(&next.state->limit)), 5);
 	/* The first ones who come do not lower it. */

@@ -12,6 +12,7 @@
 #include "named.h"
 #include "override.h"
 #include "permit.h"
+#include "record.h"
 #include "waiting.h"
 #include "worker.h"
 
@@ -79,7 +80,7 @@ static void prepare_from(const struct named *from, struct named *to)
 		if (!policy_name(&from->map, i, name))
 			continue;
 		ck_assert_int_eq(policy_read(&from->map, i, &p, &sequence), 0);
-		policy_publish_moved(&to->map, i, name, &p, false);
+		record_publish_moved(&to->map, i, name, &p, false);
 	}
 	to->state = map_state(&to->map, to->index);
 	map_path(second, to->instance, to->map.generation);
@@ -620,7 +621,7 @@ START_TEST(a_resource_that_the_successor_does_not_have)
 
 	ck_assert_int_eq(enter(&ticket), 0);
 	prepare_from(&old, &next);
-	policy_retire(&next.map, next.index);
+	record_retire(&next.map, next.index);
 	announce(&old, &next);
 	ck_assert_int_eq(enter(&another), -ENOENT);
 	ck_assert_int_ge(resc_leave(&ticket, RESC_OK), 0);

@@ -10,6 +10,7 @@
 #include "move.h"
 #include "named.h"
 #include "permit.h"
+#include "record.h"
 
 #define THREADS  8
 #define SEGMENTS 4
@@ -95,7 +96,7 @@ static void supersede(void)
 	*to = *from;
 	ck_assert_int_eq(map_create(&to->map, from->instance, &from->map.dims, &from->map, 0600, (gid_t)-1, &err), 0);
 	to->state = map_state(&to->map, to->index);
-	policy_publish_moved(&to->map, to->index, "payments", &from->policy, false);
+	record_publish_moved(&to->map, to->index, "payments", &from->policy, false);
 	map_path(second, to->instance, to->map.generation);
 	ck_assert_int_eq(map_publish(&to->map, second), 0);
 	fixture_store(&from->map.daemon->superseded, to->map.generation);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The client-side throttle: the dependency sees about K times what it accepts, and the window is that of the whole host. */
+#include "record.h"
 #include "throttle.h"
 
 #include <pthread.h>
@@ -440,8 +441,8 @@ START_TEST(a_record_that_is_used_again_has_seen_nothing)
 {
 	count_times(&v, 50, false, 60000);
 	fixture_at(&f, 61000);
-	policy_retire(&f.map, f.index);
-	ck_assert_int_eq(policy_publish(&f.map, "payments", &f.policy), (int)f.index);
+	record_retire(&f.map, f.index);
+	ck_assert_int_eq(record_publish(&f.map, "payments", &f.policy), (int)f.index);
 	ck_assert_uint_eq(look(61000).requests, 0);
 	ck_assert_uint_eq(refusals(61000), 0);
 }
@@ -462,7 +463,7 @@ START_TEST(its_window_goes_to_the_successor)
 	uint64_t requests, accepts;
 
 	ck_assert_int_eq(map_create(&to, "unit", &f.map.dims, &f.map, 0600, (gid_t)-1, &err), 0);
-	policy_publish_moved(&to, f.index, "payments", &f.policy, false);
+	record_publish_moved(&to, f.index, "payments", &f.policy, false);
 	struct state *new = map_state(&to, f.index);
 	count_times(&v, 5, true, 60000);
 	count_times(&crowd, 9, false, 60000);
@@ -493,7 +494,7 @@ START_TEST(what_was_forgotten_is_forgotten_in_the_successor)
 	uint64_t requests, accepts;
 
 	ck_assert_int_eq(map_create(&to, "unit", &f.map.dims, &f.map, 0600, (gid_t)-1, &err), 0);
-	policy_publish_moved(&to, f.index, "payments", &f.policy, false);
+	record_publish_moved(&to, f.index, "payments", &f.policy, false);
 	struct state *new = map_state(&to, f.index);
 	count_times(&v, 50, false, 60000);
 	throttle_forget(f.state, 60000);

@@ -7,6 +7,7 @@
 
 #include "move.h"
 #include "named.h"
+#include "record.h"
 #include "window.h"
 
 static struct named n;
@@ -341,7 +342,7 @@ START_TEST(H6_a_successor_gets_the_window_as_it_is_now_and_not_older_ticks)
 	calls(4, RESC_FAIL);
 	ck_assert_uint_eq(look().window_failures, 7);
 	ck_assert_int_eq(map_create(&next.map, n.instance, &n.map.dims, &n.map, 0600, (gid_t)-1, &err), 0);
-	policy_publish_moved(&next.map, n.index, "payments", &after, false);
+	record_publish_moved(&next.map, n.index, "payments", &after, false);
 	next.state = map_state(&next.map, n.index);
 	move_words(&n.map, n.state, &next.map, next.state);
 	for (unsigned i = 0; i < 2; i++)

@@ -10,6 +10,7 @@
 
 #include "named.h"
 #include "permit.h"
+#include "process.h"
 
 static struct named n;
 

@@ -5,8 +5,8 @@
  *
  * What it guarantees:
  *	- A usable segment is never replaced at the start: a rescd that was killed and comes back changes nothing that workers see.
- *	- One rescd an instance: the lock on the segment decides, not a pid file. It is looked at *after* locking whether the name still
- *leads to what was locked; two that start at once cannot both win.
+ *	- One rescd an instance: the lock on the segment decides, not a pid file. Whether the name still leads to what was locked is
+ *	  looked at *after* locking; two that start at once cannot both win.
  *	- What is not ours is not touched: a file of another user, a link, something that is no file or that everybody may write is refused
  *	  with a word. Only a file of our own that cannot be used (another boot, another layout, damaged) is removed.
  *	- A new segment gets its name when it is complete.

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Inside libresc: a host's view, its attachments and its resource handles. See host.c.
+ * Inside libresc: a host's view, its attachments and its resource handles. host.c opens and closes it, attach.c knows the segments, view.c
+ * what a call needs, lookup.c the names, look.c what there is to do once a second.
  */
 #ifndef RESC_HOST_H
 #define RESC_HOST_H
 
 #include <pthread.h>
 
-#include "map.h"
-#include "process.h"
-#include "rate.h"
 #include "rcu.h"
 #include "thread.h"
+#include "view.h"
 #include "worker.h"
 
 /* One segment as this process is registered in it. The newest is current; older ones stay until none of our permits is in them. */
@@ -24,40 +23,6 @@ struct attachment {
 	uint64_t order; /* grows from each to the next */
 	bool quiet;     /* replaced, and no call can take anything in it any more */
 	unsigned pins;  /* threads that ask rescd something in it, without the lock */
-};
-
-/*
- * Everything that a call of one resource needs, found once: immutable after it was published, replaced as a whole, freed after a grace
- * period. It is current as long as four words are as they were: see view_is_current.
- */
-struct view {
-	struct attachment *attachment;
-	const struct map *map;
-	struct policy_record *record;
-	struct state *state;
-	struct shard *own;        /* this worker's alone, or NULL */
-	const void *owner_thread; /* who adds to `own` without atomics */
-	struct shard *common;     /* everybody's */
-	uint64_t generation;      /* of the segment */
-	uint64_t epoch;
-	uint64_t superseded;      /* as it was seen */
-	uint64_t sequence;        /* of the policy */
-	uint64_t tick_ms;         /* of the breaker's window */
-	uint64_t tick_factor;     /* 2^64 / tick, rounded up: see view_tick */
-	uint64_t throttle_factor; /* the same for the window of the throttle */
-	word *home;               /* the permit cell to try first */
-	uint32_t index;
-	uint32_t life;
-	uint32_t start;   /* its number */
-	word *judged;     /* {generation:16, tick:48}: judged_last, in a view that is otherwise constant */
-	word judged_last; /* the window was added up in this tick, with enough calls, and did not trip: see breaker.c */
-	struct rate_limit rate_limit;
-	bool measure; /* read the fine clock */
-	bool plain;   /* nothing but breaker, bulkhead, budget and timeouts, all enforced: the other guards are not looked at */
-	bool waits;   /* calls may wait for a permit, so whoever gives one back says so */
-	bool private_mode;
-	struct policy policy;
-	struct view *next_retired;
 };
 
 /* rescd made no record, and is not asked again before that time or the next configuration. answer 0: nothing of the kind. */
@@ -94,23 +59,35 @@ struct resc {
 	resc *next; /* in the process's list */
 };
 
-/* now_ms / tick without a division: exact, because now_ms < 2^40 and tick < 2^24. */
-static inline uint64_t view_tick(const struct view *v, uint64_t now_ms)
-{
-	return (uint64_t)((unsigned __int128)now_ms * v->tick_factor >> 64);
-}
+#define LOOK_INTERVAL_NS UINT64_C(1000000000)
+#define RETIRED_LIMIT    16u /* so many retired views or attachments are worth a grace period */
 
-static inline uint64_t view_throttle_tick(const struct view *v, uint64_t now_ms)
-{
-	return (uint64_t)((unsigned __int128)now_ms * v->throttle_factor >> 64);
-}
+/* ---- attach.c; the host's lock is held, where nothing else is said ---- */
 
-static inline bool view_is_current(const struct view *v)
-{
-	/* Acquire on both: a new policy, or a successor, is complete when it is announced. */
-	return v != NULL && atomic_load_explicit(&v->record->sequence, memory_order_acquire) == v->sequence &&
-	       atomic_load_explicit(&v->map->daemon->superseded, memory_order_acquire) == v->superseded && process_epoch() == v->epoch;
-}
+/* Attaches somehow, in private mode if need be, and puts the host into the list that a forked child goes through. 0 or -ENOMEM. Takes no
+ * lock of the host: nobody else has it yet. */
+int host_attach_and_list(resc *host);
+void host_unlist(resc *host);
+/* The current attachment is one that can be used now, or becomes it. 0, -EAGAIN, -ENOMEM. */
+int host_ensure_attached(resc *host);
+/* The segment at the instance's name becomes current, and what it is superseded by. False with the reason. */
+bool host_attach_shared(resc *host, struct resc_error *err);
+/* The attachment to the segment that the current one supersedes, or NULL. */
+struct attachment *host_predecessor(const resc *host);
+/* Out of use, and freed later, when nobody can be in a call with it. */
+void host_retire_view(resc *host, struct view *view);
+void host_retire_attachment(resc *host, struct attachment *a);
+/* Every view of an attachment (NULL: of all) goes from the handles. */
+void host_forget_views(resc *host, const struct attachment *attachment);
+/* Frees what was retired; all, or when it is worth a grace period. Without the lock, outside read-side sections. */
+void host_collect(resc *host, bool all);
+
+/* ---- view.c: under the lock ---- */
+
+/* 0, -ENOENT, -EAGAIN, -ENOMEM. */
+int host_refresh_view(struct resc_resource *resource);
+
+/* ---- for calls: without the lock ---- */
 
 /* Makes the view of a resource anew; where it was retired, rescd is asked for it, briefly. Takes the host's lock; not inside a read-side
  * section. 0, -ENOENT, -ENOSPC, -EAGAIN, -ENOMEM. */

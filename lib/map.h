@@ -80,6 +80,13 @@ bool map_is_at(const struct map *map, const char *path);
 /* Unmaps and closes. In a forked child too (it closes the child's copies). */
 void map_close(struct map *map);
 
+/* The generation of its successor, or 0. */
+static inline uint64_t map_superseded_by(const struct map *map)
+{
+	/* Acquire: the successor is complete when it is announced. */
+	return atomic_load_explicit(&map->daemon->superseded, memory_order_acquire);
+}
+
 uint64_t fnv1a(const void *data, size_t size);
 uint64_t segment_layout_hash(void);
 

@@ -3,34 +3,35 @@
  * The rate limit.
  *
  * N workers with a limit each let N times as much through. This is one word, {kind, epoch, time}, that all of them change by CAS of the
- * exact value seen. The time is the theoretical arrival time of GCRA: when the bucket will be full again. Taking moves it on, its distance
- * from now is what is missing, and nobody has to refill anything. So a token is neither lost nor invented whatever runs at once, idle time
- * counts to the last fraction, no more than a full bucket is ever saved up, and a death at any step leaves at most one take without a
- * call.
+ * exact value seen. The time is the theoretical arrival time of GCRA: when the bucket will be full again. Taking moves it on, its
+ * distance from now is what is missing, and nobody has to refill anything. So a token is neither lost nor invented whatever runs at
+ * once, idle time counts to the last fraction, no more than a full bucket is ever saved up, and a death at any step leaves at most one
+ * take without a call.
  *
  * Rounding. A token's time is 4e15 / per_second quarters of a nanosecond, seldom a whole number. What is taken is rounded up, once an
- * operation whatever its cost, so the long-run rate is never above the limit. The depth (what a full bucket holds, as time) is what `burst`
- * single tokens take, rounding included, so that all of them are there at once; but always less than burst + 1 exact tokens. From
+ * operation whatever its cost, so the long-run rate is never above the limit. The depth (what a full bucket holds, as time) is what
+ * `burst` single tokens take, rounding included, so that all of them are there at once; but always less than burst + 1 exact tokens.
+ * From
  *
- *	sum of what was taken in any span  <=  depth + the span
+ *	sum of what was taken in any span <= depth + the span
  *
  * follows: in any second at most burst + rate. A depth of more than 4.5 years (a burst of hundreds at one token in days) is cut to that,
- *and a cost that is above it counts as above the burst. The word itself ends 9 years after the segment was made, which is not after the
- *boot.
+ * and a cost that is above it counts as above the burst. The word itself ends 9 years after the segment was made, which is not after the
+ * boot.
  *
  * Waiting. Whoever may wait takes a time in the future: the word is then beyond now + depth by as much as the last of them has to wait.
- *They go in the order in which they took, and nobody has to wake them.
+ * They go in the order in which they took, and nobody has to wake them.
  *
  * Giving back. Where nobody has changed the word since, it becomes what it was. Otherwise the amount is subtracted, with two limits that
- *keep the promise above: what the bucket would have run over in the meantime is lost, and nothing comes back while somebody waits, whose
- *time was reckoned with ours. What was taken in another epoch, or before the word moved to a successor, does not come back.
+ * keep the promise above: what the bucket would have run over in the meantime is lost, and nothing comes back while somebody waits,
+ * whose time was reckoned with ours. What was taken in another epoch, or before the word moved to a successor, does not come back.
  *
- * Another rate or burst. A policy has the epoch of these, and the numbers of the epoch before. Whoever touches a word of the epoch before
- * first converts it, by a CAS of its own: the share that is filled stays, and so do times that somebody waits for. Who finds another epoch
- * than its policy's reads the policy again first: it may be the policy that is old, because the caller was stopped. A word that is neither
- *of the policy's epoch nor of the one before was not touched for several changes, or is damaged, and is cut to what the bucket can lack. A
- *time further in the future than anybody may wait (a day, whatever a policy says: so no reload makes an honest time look wrong) is damage
- *as well: the bucket counts as empty.
+ * Another rate or burst. A policy has the epoch of these, and the numbers of the epoch before. Whoever touches a word of the epoch
+ * before first converts it, by a CAS of its own: the share that is filled stays, and so do times that somebody waits for. Who finds
+ * another epoch than its policy's reads the policy again first: it may be the policy that is old, because the caller was stopped. A word
+ * that is neither of the policy's epoch nor of the one before was not touched for several changes, or is damaged, and is cut to what the
+ * bucket can lack. A time further in the future than anybody may wait (a day, whatever a policy says: so no reload makes an honest time
+ * look wrong) is damage as well: the bucket counts as empty.
  *
  * The word orders nothing else, so its accesses are relaxed. Succession moves it like the tokens of the budget: see move.h.
  */

@@ -2,10 +2,11 @@
 /*
  * What others would do.
  *
- *	floor		the least that a shared breaker and bulkhead can cost: one load of the breaker, one CAS and one store of a permit,
- *one addition to a counter, each on lines of its own sysv_semaphore	a bulkhead of System V semaphores: a pair of semop with SEM_UNDO, so
- *that a death gives the ticket back robust_mutex	a breaker (state, a window of counters) and a count of calls in flight under a
- *process-shared robust mutex, locked on entering and again on leaving
+ *	floor		the least that a shared breaker and bulkhead can cost: a load of the breaker, a CAS and a store of a
+ *			permit, an addition to a counter, each on lines of its own
+ *	sysv_semaphore	a bulkhead of System V semaphores: a pair of semop with SEM_UNDO, so that a death gives the ticket back
+ *	robust_mutex	a breaker (state, a window of counters) and a count of calls in flight under a process-shared robust
+ *			mutex, locked on entering and again on leaving
  *	redis_unix	three commands a call over a Unix socket: the state, one more in flight, one less
  */
 #include <errno.h>

@@ -185,43 +185,31 @@ static void find_programs(struct options *options)
 #define RATE_LIMIT     "\"rate\": { \"per_second\": 1000000000, \"burst\": 1000000 }"
 
 /* Keys live longer than a slice takes, also where the coarse clock moves in steps of milliseconds, and all that are alive have room. */
+/* clang-format off */
 static const char calls_configuration[] =
-        "{ \"workers\": 1200, \"once_keys\": 131072, \"resources\": {\n"
-        "  \"guarded\":  { " BREAKER ", \"bulkhead\": { \"limit\": 80 }, \"latency\": false },\n"
-        "  \"measured\": { " BREAKER ", \"bulkhead\": { \"limit\": 80 }, \"latency\": true },\n"
-        "  \"opened\":   { \"breaker\": { \"consecutive\": 1, \"cooldown\": \"1h\" }, \"bulkhead\": { \"limit\": 80 }, \"latency\": false "
-        "},\n"
-        "  \"full\":     { " BREAKER ", \"bulkhead\": { \"limit\": 2 }, \"latency\": false },\n"
-        "  \"retried\":  { " BREAKER
-        ", \"latency\": false, \"retry\": { \"attempts\": 3, \"backoff\": \"exponential\", \"base\": \"100ms\",\n"
-        "                \"cap\": \"2s\", \"jitter\": \"full\", \"budget\": { \"ratio\": 0.1, \"capacity\": 1000000, \"per_second\": "
-        "1000000 } } },\n"
-        "  \"breaker\":  { " BREAKER ", \"latency\": false },\n"
-        "  \"bulkhead\": { " LIMIT(
-                80) ", \"latency\": false },\n"
-                    "  \"calls\":    { \"breaker\": { \"failure_rate\": 0.5, \"window\": 100, \"min_calls\": 20 }, " LIMIT(
-                            80) ", \"latency\": false },\n"
-                                "  \"priority\": { " BREAKER ", \"bulkhead\": { \"limit\": 80, \"low\": 0.5 }, \"latency\": false },\n"
-                                "  \"queue\":    { " BREAKER ", " QUEUE_BULKHEAD ", \"latency\": false },\n"
-                                "  \"rate\":     { " BREAKER
-                                ", " LIMIT(80) ", " RATE_LIMIT ", \"latency\": false },\n"
-                                               "  \"throttle\": { " BREAKER
-                                               ", " LIMIT(80) ", \"throttle\": {}, \"latency\": false },\n"
-                                                              "  \"cap\":      { " BREAKER
-                                                              ", " LIMIT(80) ", \"retry\": { \"budget\": { \"in_flight_floor\": 10, "
-                                                                             "\"in_flight_share\": 0.2 } }, \"latency\": false },\n"
-                                                                             "  \"shadow\":   { \"mode\": \"shadow\", " BREAKER ", " LIMIT(
-                                                                                     80) ", " RATE_LIMIT
-                                                                                         ", \"throttle\": {}, \"latency\": false },\n"
-                                                                                         "  \"all\":      { " BREAKER ", " QUEUE_BULKHEAD
-                                                                                         ", " RATE_LIMIT ", \"throttle\": {}, \"timeout\": "
-                                                                                         "{ \"attempt\": \"1s\" },\n"
-                                                                                         "                \"retry\": { \"budget\": { "
-                                                                                         "\"deposit\": \"request\", \"in_flight_floor\": "
-                                                                                         "10 } }, \"latency\": false },\n"
-                                                                                         "  \"once\":     { \"once\": { \"ttl\": \"100ms\" "
-                                                                                         "}, \"latency\": false }\n"
-                                                                                         "} }\n";
+        "{ \"workers\": 1200, \"once_keys\": 131072, \"defaults\": { \"latency\": false }, \"resources\": {\n"
+        "  \"guarded\":  { " BREAKER ", " LIMIT(80) " },\n"
+        "  \"measured\": { " BREAKER ", " LIMIT(80) ", \"latency\": true },\n"
+        "  \"opened\":   { \"breaker\": { \"consecutive\": 1, \"cooldown\": \"1h\" }, " LIMIT(80) " },\n"
+        "  \"full\":     { " BREAKER ", " LIMIT(2) " },\n"
+        "  \"retried\":  { " BREAKER ", \"retry\": { \"attempts\": 3, \"backoff\": \"exponential\", \"base\": \"100ms\",\n"
+        "                \"cap\": \"2s\", \"jitter\": \"full\",\n"
+        "                \"budget\": { \"ratio\": 0.1, \"capacity\": 1000000, \"per_second\": 1000000 } } },\n"
+        "  \"breaker\":  { " BREAKER " },\n"
+        "  \"bulkhead\": { " LIMIT(80) " },\n"
+        "  \"calls\":    { \"breaker\": { \"failure_rate\": 0.5, \"window\": 100, \"min_calls\": 20 }, " LIMIT(80) " },\n"
+        "  \"priority\": { " BREAKER ", \"bulkhead\": { \"limit\": 80, \"low\": 0.5 } },\n"
+        "  \"queue\":    { " BREAKER ", " QUEUE_BULKHEAD " },\n"
+        "  \"rate\":     { " BREAKER ", " LIMIT(80) ", " RATE_LIMIT " },\n"
+        "  \"throttle\": { " BREAKER ", " LIMIT(80) ", \"throttle\": {} },\n"
+        "  \"cap\":      { " BREAKER ", " LIMIT(80) ",\n"
+        "                \"retry\": { \"budget\": { \"in_flight_floor\": 10, \"in_flight_share\": 0.2 } } },\n"
+        "  \"shadow\":   { \"mode\": \"shadow\", " BREAKER ", " LIMIT(80) ", " RATE_LIMIT ", \"throttle\": {} },\n"
+        "  \"all\":      { " BREAKER ", " QUEUE_BULKHEAD ", " RATE_LIMIT ", \"throttle\": {}, \"timeout\": { \"attempt\": \"1s\" },\n"
+        "                \"retry\": { \"budget\": { \"deposit\": \"request\", \"in_flight_floor\": 10 } } },\n"
+        "  \"once\":     { \"once\": { \"ttl\": \"100ms\" } }\n"
+        "} }\n";
+/* clang-format on */
 
 static char *table_configuration(void)
 {

@@ -22,17 +22,24 @@
  *		4 commit	CAS CLAIMED -> RUNNING, which fails if somebody has revoked it: all over again
  *	done	CAS RUNNING -> STORING, write the answer, CAS -> DONE, wake
  *	abandon	CAS RUNNING -> EMPTY, wake
- *	read	load the word, copy, load the word again: exactly the same, else again
+ *	settle	CAS UNKNOWN -> {life of the settler, STORING}; is the table closed by now? Then back to UNKNOWN. Else as done, or CAS ->
+ *EMPTY read	load the word, copy, load the word again: exactly the same, else again
  *
  * Why two cannot both commit: claim and second look are a store and a load on either side (Dekker, all four seq_cst), so of two with the
  * same key the one who claims later sees the other: CLAIMED, and then either takes its right or gives up its own; or committed.
  * [Committing by a store, no second look, and freeing the slot of a rival instead of revoking it break: see the model. A rival who is
  * stopped while it writes would go on writing in the entry of the next key.]
  *
+ * Whoever is told UNKNOWN may find out what became of the work (the dependency knows), and settle the key for everybody. The word is the
+ * only right to do so, so of two who settle one wins, and so does nobody who was told before somebody else died in settling it: that one
+ * may have known that the work was done. Settling goes through STORING also where the key becomes free, because only there can it be
+ * taken back: a mover (once_move.c) that read UNKNOWN has copied it, and what is settled here afterwards would never arrive.
+ *
  * What a death, or a stop for ever, leaves:
  *	after 2, 3	CLAIMED, of a key that was not begun. Rivals revoke it. A stop keeps one slot; a death is reaped: EMPTY
  *	after 4, 'done'	RUNNING: a death is reaped, UNKNOWN or EMPTY as on_death says. A stop: busy, as long as its owner may go on
  *	in done		STORING: reaped to UNKNOWN whatever on_death says, because the work was done
+ *	in settling	STORING: reaped to UNKNOWN, as it was. A stop: busy
  *	before a wake	sleepers look by themselves every 50 ms
  * RUNNING never expires while its owner lives. DONE and UNKNOWN expire ttl after the answer was stored, or the key was begun.
  *
@@ -358,23 +365,30 @@ bool once_turn(const struct map *map, const struct once_place *place, uint64_t n
 	return true;
 }
 
+bool once_take(const struct map *map, uint32_t life, struct once_place *place)
+{
+	uint64_t storing = once_make(life, once_version(place->seen), once_tag(place->seen), ONCE_STORING);
+
+	/* Copies of one ticket in two threads, or two who settle: one of them goes on. */
+	if (!swap(&map->once_slots[place->slot], place->seen, storing))
+		return false;
+	place->seen = storing;
+	FAILPOINT("once.storing");
+	return true;
+}
+
 bool once_store(const struct map *map, const struct once_place *place, const void *answer, size_t size, uint64_t expires_ms)
 {
 	struct once_entry *entry = &map->once_entries[place->slot];
-	struct once_place storing = {place->slot, once_with(place->seen, ONCE_STORING)};
 	uint64_t words[RESC_ONCE_ANSWER_MAX / 8] = {0};
 
-	/* Copies of one ticket in two threads: one of them writes. */
-	if (!swap(&map->once_slots[place->slot], place->seen, storing.seen))
-		return false;
-	FAILPOINT("once.storing");
 	if (size > 0)
 		memcpy(words, answer, size);
 	store_words(entry->answer, words, size);
 	store(&entry->answer_size, size);
 	store(&entry->expires_ms, expires_ms);
 	FAILPOINT("once.stored");
-	return once_turn(map, &storing, once_with(place->seen, ONCE_DONE));
+	return once_turn(map, place, once_with(place->seen, ONCE_DONE));
 }
 
 /* ---- the dead, and people ---- */

@@ -18,7 +18,7 @@ enum once_phase {
 	ONCE_CLAIMED = 1, /* its owner writes the entry */
 	ONCE_REVOKED = 2, /* a rival took the right away; the owner, who may be writing still, frees it */
 	ONCE_RUNNING = 3, /* recorded: the owner works on the key */
-	ONCE_STORING = 4, /* the owner writes the answer */
+	ONCE_STORING = 4, /* the owner writes the answer, or settles an unknown key */
 	ONCE_DONE = 5,
 	ONCE_UNKNOWN = 6, /* its owner died */
 	ONCE_AWAY = 7,    /* in work in the superseded segment; owner is the number of the slot there */
@@ -94,7 +94,9 @@ enum once_inserted once_insert(const struct map *map, const struct once_image *i
                                uint64_t now_ms, struct once_place *place);
 /* A copy of a committed entry, of one use: false when the slot has moved on. With its answer if it has one. */
 bool once_read(const struct map *map, const struct once_place *place, struct once_image *image);
-/* RUNNING -> DONE with an answer. False: it is not that use any more, and nothing was changed. */
+/* RUNNING or UNKNOWN -> STORING of that life, and *place with it. False: it is not that word any more, and nothing was changed. */
+bool once_take(const struct map *map, uint32_t life, struct once_place *place);
+/* STORING, taken by us -> DONE with an answer. False: our life was ended meanwhile. */
 bool once_store(const struct map *map, const struct once_place *place, const void *answer, size_t size, uint64_t expires_ms);
 /* That very word becomes the other; sleepers are woken. False: it has moved on. */
 bool once_turn(const struct map *map, const struct once_place *place, uint64_t next);

@@ -11,7 +11,9 @@
  * look at a current view: what is waited for may have been answered in a successor.
  *
  * The ticket names segment, slot and word; done and abandon are a CAS of that word, so a copy that was used, one of a dead life, or
- * a parent's in a child (which has another life) changes nothing.
+ * a parent's in a child (which has another life) changes nothing. The ticket of an unknown key is a right to settle it that belongs to no
+ * life: whoever uses it first, in whichever process, settles under its own life. It is good in the current segment only: from a superseded
+ * one the key has been copied as unknown, and has another place now.
  */
 #include <errno.h>
 #include <string.h>
@@ -98,12 +100,14 @@ static int busy(const struct view *v, struct beginning *b, const struct once_pla
 }
 
 /* Somebody else recorded the key. CALL_AGAIN: the slot has moved on. */
-static int known(const struct view *v, struct beginning *b, const struct once_place *place)
+static int known(const struct view *v, struct beginning *b, resc_resource *resource, const struct once_place *place)
 {
 	struct once_image stored;
 
-	if (once_phase(place->seen) == ONCE_UNKNOWN)
+	if (once_phase(place->seen) == ONCE_UNKNOWN) {
+		give_ticket(resource, v->generation, place, b->once);
 		return RESC_ONCE_UNKNOWN;
+	}
 	if (once_phase(place->seen) != ONCE_DONE)
 		return busy(v, b, place);
 	if (once_read(v->map, place, &stored)) {
@@ -111,9 +115,9 @@ static int known(const struct view *v, struct beginning *b, const struct once_pl
 		b->once->size = stored.answer_size;
 		return RESC_ONCE_DONE;
 	}
-	if (atomic_load_explicit(&v->map->once_slots[place->slot], memory_order_acquire) != place->seen)
-		return CALL_AGAIN;
-	return RESC_ONCE_UNKNOWN; /* a damaged entry: nobody can say what the answer was */
+	/* Moved on; or a damaged entry: then nobody can say what the answer was. */
+	once_turn(v->map, place, once_with(place->seen, ONCE_UNKNOWN));
+	return CALL_AGAIN;
 }
 
 /* The key is recorded as ours. CALL_AGAIN: too late, this table is closed. */
@@ -143,7 +147,7 @@ static int ask(const struct view *v, struct beginning *b, resc_resource *resourc
 		case ONCE_INSERTED:
 			return recorded(v, b, resource, &place);
 		case ONCE_KNOWN:
-			r = known(v, b, &place);
+			r = known(v, b, resource, &place);
 			break;
 		case ONCE_CONTESTED:
 			b->place = NULL;
@@ -294,14 +298,65 @@ struct ending {
 	bool done; /* or abandoned */
 };
 
-static int end_in(const struct map *map, const struct policy *policy, const struct ending *e)
+static bool settles(const struct ending *e)
 {
-	if (e->place.slot >= map->dims.once)
+	return once_phase(e->place.seen) == ONCE_UNKNOWN;
+}
+
+/*
+ * The mover closes first and reads then, and we take first and look then (all seq_cst): either it sees our STORING, and what comes of it
+ * is brought over, or we see that it is closed.
+ */
+static bool take_unless_closed(const struct map *map, uint32_t life, struct once_place *place)
+{
+	if (!once_take(map, life, place))
+		return false;
+	if (!once_is_closed(map))
+		return true;
+	once_turn(map, place, once_with(place->seen, ONCE_UNKNOWN));
+	return false;
+}
+
+static int end_in(const struct map *map, const struct policy *policy, uint32_t life, const struct ending *e)
+{
+	struct once_place place = e->place;
+
+	if (place.slot >= map->dims.once)
 		return -EINVAL;
+	if (settles(e) && !take_unless_closed(map, life, &place))
+		return -ESTALE;
 	if (!e->done)
-		return once_turn(map, &e->place, once_freed(e->place.seen)) ? 0 : -ESTALE;
+		return once_turn(map, &place, once_freed(place.seen)) ? 0 : -ESTALE;
+	if (!settles(e) && !once_take(map, life, &place))
+		return -ESTALE;
 	uint64_t expires_ms = clock_coarse_ms(map) + policy->once_ttl_ms;
-	return once_store(map, &e->place, e->answer, e->size, expires_ms) ? 0 : -ESTALE;
+	return once_store(map, &place, e->answer, e->size, expires_ms) ? 0 : -ESTALE;
+}
+
+/* In the current segment. CALL_AGAIN: it is not the ticket's, or not ours. */
+static int end_here(resc_resource *resource, uint64_t segment, const struct ending *e)
+{
+	int r = CALL_AGAIN;
+
+	read_lock();
+	/* Acquire: the view is complete when it can be seen. */
+	const struct view *v = atomic_load_explicit(&resource->view, memory_order_acquire);
+	bool ours = v != NULL && v->generation == segment && v->epoch == process_epoch();
+	if (ours && (settles(e) || v->life == once_owner(e->place.seen))) {
+		r = end_in(v->map, &v->policy, v->life, e);
+		if (r == 0 && e->done)
+			count(v, COUNTER_once_done);
+	}
+	read_unlock();
+	return r;
+}
+
+/* It needs a life of this process, and the view may have none yet (after fork(), a reload). */
+COLD static int settle_again(resc_resource *resource, uint64_t segment, const struct ending *e)
+{
+	int r = resource_refresh(resource) < 0 ? CALL_AGAIN : end_here(resource, segment, e);
+
+	return r == CALL_AGAIN ? -ESTALE : r;
 }
 
 /* It was begun in a segment that is not the current one, or by another process: found among the older ones, or stale. */
@@ -316,7 +371,7 @@ COLD static int end_elsewhere(resc_resource *resource, uint64_t segment, const s
 	const struct attachment *a = host_attachment(host, segment, once_owner(e->place.seen));
 	int index = a == NULL ? -ENOENT : policy_find_any(&a->map, resource->name);
 	if (index >= 0 && policy_read(&a->map, (uint32_t)index, &policy, &sequence) == 0) {
-		r = end_in(&a->map, &policy, e);
+		r = end_in(&a->map, &policy, a->worker.life, e);
 		if (r == 0 && e->done)
 			count_common(&a->map, map_state(&a->map, (uint32_t)index), COUNTER_once_done, 1);
 	}
@@ -327,23 +382,15 @@ COLD static int end_elsewhere(resc_resource *resource, uint64_t segment, const s
 static int end(resc_once *once, struct ending *e)
 {
 	resc_resource *resource = once->resource;
-	int r = CALL_AGAIN;
 
 	e->place = (struct once_place){once->slot, once->claim};
 	if (once->slot == SHADOW_SLOT) {
 		clear(once);
 		return 0;
 	}
-	read_lock();
-	const struct view *v = atomic_load_explicit(&resource->view, memory_order_acquire);
-	if (v != NULL && v->generation == once->segment && v->life == once_owner(once->claim) && v->epoch == process_epoch()) {
-		r = end_in(v->map, &v->policy, e);
-		if (r == 0 && e->done)
-			count(v, COUNTER_once_done);
-	}
-	read_unlock();
+	int r = end_here(resource, once->segment, e);
 	if (r == CALL_AGAIN)
-		r = end_elsewhere(resource, once->segment, e);
+		r = settles(e) ? settle_again(resource, once->segment, e) : end_elsewhere(resource, once->segment, e);
 	/* What is stale stays stale: a copy of it fails in the same way. */
 	clear(once);
 	return r;

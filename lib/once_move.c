@@ -15,6 +15,9 @@
  * its claims have a number of their own, and the next rescd frees them. A mover that was stopped and goes on later finds its keys there, or
  * inserts one that is over: DONE and UNKNOWN have expired then, and AWAY is settled like all others.
  *
+ * A mover that was stopped with an unknown key may bring it when it was settled as free here: then it is unknown once more, until it is
+ * settled again. That keeps work from being done, and never lets it be done twice.
+ *
  * Tickets never move: done, abandon and a death change the old slot. rescd looks at it each second (settle), and what became of the key
  * there becomes of it here. rescd alone, so that the answer has one writer; while it is dead or stopped, the keys that are away stay busy.
  * The old segment is kept until none is away. If it is gone all the same, nobody knows: UNKNOWN.

@@ -285,7 +285,7 @@ int resc_run(resc_resource *resource, resc_attempt_fn attempt, void *arg, const 
 #define RESC_ONCE_KEY_MAX    255 /* bytes of a key */
 #define RESC_ONCE_ANSWER_MAX 512 /* bytes of a stored answer */
 
-/* A key that is in work, or its stored answer. The caller's; size and answer are for the caller to read, the rest is the library's. */
+/* A key that is in work or unknown, or a stored answer. The caller's; size and answer are for the caller to read, the rest is the library's. */
 typedef struct resc_once {
 	resc_resource *resource;
 	uint64_t segment;
@@ -304,16 +304,20 @@ typedef struct resc_once {
  *	0			first: do the work, then resc_once_done (or resc_once_abandon, when nothing was done)
  *	RESC_ONCE_DONE		it was done: once->answer, once->size
  *	RESC_ONCE_BUSY		it is in progress elsewhere, still after the policy's max_wait (cut to the deadline of the options)
- *	RESC_ONCE_UNKNOWN	who began it died in the middle (policy on_death "unknown"; with "free" the key is free again)
+ *	RESC_ONCE_UNKNOWN	who began it died in the middle (policy on_death "unknown"; with "free" the key is free again). Whoever
+ *				finds out what became of the work (the dependency knows) may settle the key for everybody with
+ *				this ticket: resc_once_done, or resc_once_abandon when nothing was done. Of several one succeeds
  *
  * Errors, and then nothing was recorded: -EINVAL, -ENOENT as resc_enter; -ENOTSUP the policy has no "once"; -ENOSPC the table is full of
  * keys that have not expired: do not do the work, or do it knowing that a repetition will not be noticed; -EAGAIN as resc_enter.
- * Cost: some 200 ns; a system call only to wait. Any thread; not in signal handlers. The ticket of a parent is not the child's.
+ * Cost: some 200 ns; a system call only to wait. Any thread; not in signal handlers. The ticket of a parent is not the child's
+ * (but to settle an unknown key any copy serves).
  */
 int resc_once_begin(resc_resource *resource, const void *key, size_t key_size, const resc_options *options, resc_once *once);
 /*
- * Stores the answer (at most RESC_ONCE_ANSWER_MAX bytes; may be empty) for whoever repeats the key until it expires. 0; -EINVAL not a key in
- * work, or too large an answer (and the key stays in work); -ESTALE it is not this process's any more.
+ * Stores the answer (at most RESC_ONCE_ANSWER_MAX bytes; may be empty) for whoever repeats the key until it expires. 0; -EINVAL not the ticket of
+ * a key in work or unknown, or too large an answer (and the key stays as it is); -ESTALE it is not this process's any more, or the unknown
+ * key is not as it was (settled by somebody else, begun anew after its ttl, or the segment was replaced): begin again to see.
  */
 int resc_once_done(resc_once *once, const void *answer, size_t size);
 /* Nothing was done, or it was undone: the key is free again at once. 0, -EINVAL, -ESTALE. */

@@ -822,6 +822,233 @@ START_TEST(who_waits_learns_of_a_death)
 }
 END_TEST
 
+/* ---- settling what is unknown ---- */
+
+static void make_unknown(const char *key)
+{
+	resc_once once;
+	resc *third = named_join(n.instance);
+
+	ck_assert_int_eq(begin(named_lookup(third, "payments"), key, &once), 0);
+	resc_close(third);
+}
+
+static void begin_unknown(resc_resource *resource, resc_once *once)
+{
+	ck_assert_int_eq(begin(resource, "k", once), RESC_ONCE_UNKNOWN);
+}
+
+START_TEST(an_unknown_key_is_settled_with_an_answer)
+{
+	resc_once once;
+
+	make_unknown("k");
+	named_at(&n, 9000);
+	begin_unknown(pay, &once);
+	ck_assert_uint_eq(once.size, 0);
+	ck_assert_int_eq(resc_once_done(&once, "asked", 5), 0);
+	ck_assert_int_eq(resc_once_done(&once, "asked", 5), -EINVAL); /* the ticket is used up */
+	expect_answer(other, "k", "asked");
+	ck_assert_uint_eq(usage().unknown, 0);
+	ck_assert_uint_eq(counters().once_unknown, 1);
+	ck_assert_uint_eq(counters().once_done, 1);
+	named_at(&n, 18999); /* its ttl begins anew */
+	expect_answer(other, "k", "asked");
+	named_at(&n, 19000);
+	ck_assert_int_eq(ask(other, "k"), 0);
+}
+END_TEST
+
+START_TEST(an_unknown_key_is_settled_as_free)
+{
+	resc_once once;
+
+	make_unknown("k");
+	begin_unknown(pay, &once);
+	ck_assert_int_eq(resc_once_abandon(&once), 0);
+	ck_assert_uint_eq(usage().unknown + usage().working, 0);
+	ck_assert_uint_eq(counters().once_done, 0);
+	do_it(other, "k", "anew");
+	expect_answer(pay, "k", "anew");
+}
+END_TEST
+
+START_TEST(of_two_who_settle_one_is_told_that_it_came_too_late)
+{
+	resc_once one, two;
+
+	for (int i = 0; i < 4; i++) {
+		make_unknown("k");
+		begin_unknown(pay, &one);
+		begin_unknown(other, &two);
+		ck_assert_int_eq(i / 2 == 0 ? resc_once_done(&one, "one", 3) : resc_once_abandon(&one), 0);
+		ck_assert_int_eq(i % 2 == 0 ? resc_once_done(&two, "two", 3) : resc_once_abandon(&two), -ESTALE);
+		if (i / 2 == 0)
+			expect_answer(other, "k", "one");
+		else
+			ck_assert_int_eq(ask(other, "k"), 0);
+		named_at(&n, 1000 + 20000 * (unsigned)(i + 1));
+	}
+	ck_assert_uint_eq(counters().once_done, 2);
+}
+END_TEST
+
+START_TEST(a_late_settler_does_not_touch_work_that_was_begun_since)
+{
+	resc_once unknown, late, work;
+
+	make_unknown("k");
+	begin_unknown(pay, &unknown);
+	late = unknown;
+	ck_assert_int_eq(resc_once_abandon(&unknown), 0);
+	ck_assert_int_eq(begin(other, "k", &work), 0);
+	ck_assert_uint_eq(work.slot, late.slot);
+	unknown = late;
+	ck_assert_int_eq(resc_once_abandon(&unknown), -ESTALE);
+	ck_assert_int_eq(resc_once_done(&late, "late", 4), -ESTALE);
+	ck_assert_int_eq(ask(pay, "k"), RESC_ONCE_BUSY);
+	ck_assert_int_eq(resc_once_done(&work, "work", 4), 0);
+	expect_answer(pay, "k", "work");
+}
+END_TEST
+
+START_TEST(an_unknown_key_that_has_expired_is_settled_until_somebody_begins_it)
+{
+	resc_once once, work;
+
+	make_unknown("k");
+	begin_unknown(pay, &once);
+	named_at(&n, 11000);
+	ck_assert_int_eq(resc_once_done(&once, "known", 5), 0);
+	expect_answer(other, "k", "known");
+	make_unknown("x");
+	ck_assert_int_eq(begin(pay, "x", &once), RESC_ONCE_UNKNOWN);
+	named_at(&n, 21000);
+	ck_assert_int_eq(begin(other, "x", &work), 0);
+	ck_assert_int_eq(resc_once_done(&once, "known", 5), -ESTALE);
+	ck_assert_int_eq(resc_once_abandon(&work), 0);
+}
+END_TEST
+
+START_TEST(F_who_dies_in_settling_leaves_it_unknown)
+{
+	static const char *const points[] = {"once.storing", "once.storing", "once.stored"};
+	const enum order orders[] = {ORDER_ABANDON, ORDER_DONE, ORDER_DONE};
+	resc_once before, after;
+	char spec[64];
+
+	for (int i = 0; i < 6; i++) {
+		make_unknown("k");
+		begin_unknown(pay, &before);
+		/* Whatever that says: for all that is known the work was done. */
+		if (i >= 3)
+			fixture_store(&n.map.once_entries[before.slot].on_death, ON_DEATH_FREE);
+		snprintf(spec, sizeof spec, "%s=kill", points[i % 3]);
+		struct hand h = hand_start(spec);
+		ck_assert_int_eq(hand_do(&h, ORDER_BEGIN), RESC_ONCE_UNKNOWN);
+		ck_assert_int_eq(hand_do(&h, orders[i % 3]), -1000);
+		ck_assert_int_eq(fixture_wait(h.pid), -SIGKILL);
+		ck_assert_uint_eq(usage().working, 1);
+		worker_sweep(&n.map, 0);
+		begin_unknown(other, &after);
+		/* Who was told before that death may not know what the dead one knew. */
+		ck_assert_int_eq(resc_once_abandon(&before), -ESTALE);
+		ck_assert_int_eq(resc_once_done(&after, "after", 5), 0);
+		expect_answer(pay, "k", "after");
+		close(h.to);
+		close(h.from);
+		named_at(&n, 1000 + 20000 * (unsigned)(i + 1));
+	}
+}
+END_TEST
+
+START_TEST(F_while_somebody_settles_the_key_is_busy)
+{
+	struct waiter w;
+	struct hand h = hand_start("once.storing=stop");
+
+	make_unknown("k");
+	ck_assert_int_eq(hand_do(&h, ORDER_BEGIN), RESC_ONCE_UNKNOWN);
+	hand_tell(&h, ORDER_DONE);
+	hand_wait_stopped(&h);
+	named_at(&n, 9000);
+	ck_assert_int_eq(ask(pay, "k"), RESC_ONCE_BUSY);
+	reload(waits);
+	start_waiter(&w, other);
+	named_sleep_ms(20);
+	kill(h.pid, SIGCONT);
+	ck_assert_int_eq(hand_answer(&h), 0);
+	ck_assert_int_eq(end_waiter(&w), RESC_ONCE_DONE);
+	hand_end(&h, 0);
+}
+END_TEST
+
+START_TEST(a_child_may_settle_what_its_parent_was_told)
+{
+	resc_once once;
+
+	make_unknown("k");
+	begin_unknown(pay, &once);
+	pid_t child = fork();
+	if (child == 0) {
+		resc_once copy = once;
+		_exit(resc_once_done(&copy, "child", 5) == 0 ? 0 : 1);
+	}
+	ck_assert_int_eq(fixture_wait(child), 0);
+	ck_assert_int_eq(resc_once_abandon(&once), -ESTALE);
+	expect_answer(other, "k", "child");
+}
+END_TEST
+
+START_TEST(a_reload_does_not_end_the_right_to_settle)
+{
+	resc_once once;
+
+	make_unknown("k");
+	begin_unknown(pay, &once);
+	reload(waits);
+	ck_assert_int_eq(resc_once_done(&once, "a", 1), 0);
+	expect_answer(other, "k", "a");
+}
+END_TEST
+
+START_TEST(in_shadow_nobody_settles)
+{
+	resc_once once;
+
+	make_unknown("k");
+	reload(shadow);
+	ck_assert_int_eq(begin(pay, "k", &once), 0);
+	ck_assert_int_eq(resc_once_done(&once, "a", 1), 0);
+	ck_assert_int_eq(begin(pay, "k", &once), 0);
+	ck_assert_int_eq(resc_once_abandon(&once), 0);
+	ck_assert_uint_eq(counters().would_once, 2);
+	ck_assert_uint_eq(counters().once_done, 0);
+	reload(waits);
+	begin_unknown(pay, &once);
+	/* But who was told so before the change still may. */
+	reload(shadow);
+	ck_assert_int_eq(resc_once_done(&once, "b", 1), 0);
+	reload(waits);
+	expect_answer(other, "k", "b");
+}
+END_TEST
+
+START_TEST(an_answer_that_is_damaged_is_unknown_and_can_be_settled)
+{
+	resc_once one, two;
+
+	do_it(pay, "k", "a");
+	for (uint32_t i = 0; i < n.map.dims.once; i++)
+		fixture_store(&n.map.once_entries[i].answer_size, RESC_ONCE_ANSWER_MAX + 1);
+	begin_unknown(pay, &one);
+	begin_unknown(other, &two);
+	ck_assert_int_eq(resc_once_done(&one, "b", 1), 0);
+	ck_assert_int_eq(resc_once_done(&two, "c", 1), -ESTALE);
+	expect_answer(other, "k", "b");
+}
+END_TEST
+
 /* ---- many at once ---- */
 
 #define RACERS 4
@@ -909,8 +1136,8 @@ START_TEST(F_any_bytes_in_the_table_are_survived)
 		int r = begin(pay, "k", &once);
 		ck_assert_msg(r == 0 || r == -ENOSPC || (r >= RESC_ONCE_BUSY && r <= RESC_ONCE_UNKNOWN), "%d", r);
 		ck_assert_uint_le(once.size, RESC_ONCE_ANSWER_MAX);
-		if (r == 0)
-			resc_once_done(&once, "x", 1);
+		if (r == 0 || r == RESC_ONCE_UNKNOWN)
+			ck_assert_int_eq(resc_once_done(&once, "x", 1), 0);
 		usage();
 		once_reap(&n.map, (uint32_t)seed);
 	}
@@ -1007,6 +1234,17 @@ int main(void)
 	        F_a_reaper_that_dies_is_followed_by_the_next,
 	        F_a_claim_that_is_revoked_while_its_dead_owner_is_reaped_is_freed,
 	        who_waits_learns_of_a_death,
+	        an_unknown_key_is_settled_with_an_answer,
+	        an_unknown_key_is_settled_as_free,
+	        of_two_who_settle_one_is_told_that_it_came_too_late,
+	        a_late_settler_does_not_touch_work_that_was_begun_since,
+	        an_unknown_key_that_has_expired_is_settled_until_somebody_begins_it,
+	        F_who_dies_in_settling_leaves_it_unknown,
+	        F_while_somebody_settles_the_key_is_busy,
+	        a_child_may_settle_what_its_parent_was_told,
+	        a_reload_does_not_end_the_right_to_settle,
+	        in_shadow_nobody_settles,
+	        an_answer_that_is_damaged_is_unknown_and_can_be_settled,
 	        of_threads_and_workers_that_come_at_once_one_is_first,
 	        F_any_bytes_in_the_table_are_survived,
 	        a_move_ends_at_the_first_key_that_finds_no_room,

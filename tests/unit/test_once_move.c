@@ -350,6 +350,78 @@ START_TEST(through_a_chain_of_segments_a_key_comes_home)
 }
 END_TEST
 
+/* ---- settling what is unknown ---- */
+
+static void make_unknown(void)
+{
+	resc_once once;
+	resc *third = named_join(old.instance);
+
+	ck_assert_int_eq(begin(named_lookup(third, "payments"), "k", &once), 0);
+	resc_close(third);
+}
+
+START_TEST(an_unknown_key_that_has_come_along_is_settled_in_the_successor_alone)
+{
+	resc_once before, after;
+
+	for (int i = 0; i < 4; i++) {
+		make_unknown();
+		ck_assert_int_eq(begin(late, "k", &before), RESC_ONCE_UNKNOWN);
+		announce();
+		move();
+		if (i / 2 == 1) /* in the successor already */
+			ck_assert_int_eq(ask(late, "other"), 0);
+		ck_assert_int_eq(i % 2 == 0 ? resc_once_done(&before, "lost", 4) : resc_once_abandon(&before), -ESTALE);
+		ck_assert_uint_eq(usage(&old).unknown, 1);
+		ck_assert_int_eq(begin(late, "k", &after), RESC_ONCE_UNKNOWN);
+		ck_assert_int_eq(resc_once_done(&after, "found", 5), 0);
+		expect_answer(pay, "k", "found");
+		ck_assert(settle());
+		expect_answer(late, "k", "found");
+		tear_down();
+		set_up();
+	}
+}
+END_TEST
+
+/* Stopped before it looks whether the table is closed, and after that. */
+START_TEST(who_is_overtaken_in_settling_settles_for_the_successor_or_not_at_all)
+{
+	static const char *const specs[] = {"once.storing=stop", "once.stored=stop", "once.stored=kill"};
+	int status;
+
+	for (size_t i = 0; i < 3; i++) {
+		make_unknown();
+		pid_t child = fork();
+		if (child == 0) {
+			resc_once once;
+			resc_resource *resource = named_lookup(named_join(old.instance), "payments");
+			if (begin(resource, "k", &once) != RESC_ONCE_UNKNOWN)
+				_exit(1);
+			failpoint_set(specs[i]);
+			_exit(resc_once_done(&once, "home", 4) == (i == 0 ? -ESTALE : 0) ? 0 : 2);
+		}
+		ck_assert_int_eq(waitpid(child, &status, WUNTRACED), child);
+		announce();
+		move();
+		ck_assert_int_eq(ask(pay, "k"), RESC_ONCE_BUSY); /* it is away */
+		if (WIFSTOPPED(status)) {
+			kill(child, SIGCONT);
+			ck_assert_int_eq(fixture_wait(child), 0);
+		}
+		worker_sweep(&old.map, 0);
+		ck_assert(settle());
+		if (i == 1)
+			expect_answer(pay, "k", "home");
+		else
+			ck_assert_int_eq(ask(pay, "k"), RESC_ONCE_UNKNOWN);
+		tear_down();
+		set_up();
+	}
+}
+END_TEST
+
 /* ---- at the same time ---- */
 
 START_TEST(a_begin_that_is_overtaken_by_the_closing_begins_in_the_successor)
@@ -509,6 +581,8 @@ int main(void)
 	        the_attachment_stays_as_long_as_a_key_is_in_work_in_it,
 	        a_death_with_a_key_that_is_away_is_as_its_policy_says,
 	        through_a_chain_of_segments_a_key_comes_home,
+	        an_unknown_key_that_has_come_along_is_settled_in_the_successor_alone,
+	        who_is_overtaken_in_settling_settles_for_the_successor_or_not_at_all,
 	        a_begin_that_is_overtaken_by_the_closing_begins_in_the_successor,
 	        movers_may_die_or_stop_at_any_step,
 	        movers_at_once_make_no_key_two,

@@ -7,15 +7,17 @@
  *
  *	begin	look at every slot -> CAS EMPTY -> CLAIMED -> write -> look at every slot again -> CAS CLAIMED -> RUNNING
  *	done	CAS RUNNING -> STORING -> write the answer -> CAS -> DONE
+ *	settle	CAS UNKNOWN -> STORING of the settler -> write the answer -> CAS -> DONE; or CAS -> EMPTY
  *	look	a claim with our tag: give way to it, or CAS -> REVOKED (which of the two is a matter of slots and patience, here of chance)
  *
  * Promised
  *	- a key is begun only when it is free: never while it is in work, done and not expired, or unknown;
  *	- nobody writes in an entry while its slot is another's;
  *	- an answer that is read is the answer of that key;
+ *	- of those who settle an unknown key one does, and nobody with what it was told before another died in settling it;
  *	- when all is quiet no slot is held by the dead.
  *
- * Workers 0 and 1 have key 1, a third one key 2. TAGS: the tags of the two differ.
+ * Workers 0 and 1 have key 1, a third one key 2, or THIRD. TAGS: the tags of the two differ.
  * Bounds	WORKERS SLOTS CALLS DEATHS EXPIRIES
  * FREE		on_death is "free"
  *
@@ -30,6 +32,9 @@
  *	STORE_DIRECTLY		no STORING: the answer is written while the word says RUNNING, and a ticket is used twice
  *	FREE_WHEN_STORING	FREE, and so is a key whose owner died in done
  *	REAP_ONCE		the reaper does not try again when a CAS fails
+ *	SETTLE_BY_STORE		STORING is stored, whatever the word is
+ *	SETTLE_ANY_UNKNOWN	the word may have been unknown, settled by one who died, and unknown again
+ *	SETTLE_FOR_THE_DEAD	STORING keeps the owner that died
  */
 #ifndef WORKERS
 #define WORKERS 2
@@ -42,6 +47,9 @@
 #endif
 #ifndef DEATHS
 #define DEATHS 1
+#endif
+#ifndef THIRD
+#define THIRD 2
 #endif
 #ifndef EXPIRIES
 #define EXPIRIES 0
@@ -82,6 +90,8 @@ byte answer[SLOTS];
 #define IS_DONE 2
 #define LOST 3
 byte truth[3];        /* of a key */
+bool settling[3];
+byte settlers[3];     /* how many died in settling it */
 bool dead[WORKERS];
 bool reaped[WORKERS];
 byte deaths, expiries;
@@ -145,7 +155,7 @@ inline look(own_slot)
 				if
 				:: slot[i] != w /* again */
 				:: slot[i] == w && e != k -> i++
-				:: slot[i] == w && e == k -> seen = SEES_KNOWN; found = w; break
+				:: slot[i] == w && e == k -> seen = SEES_KNOWN; found = w; told = settlers[k]; break
 				:: slot[i] == w && e == k && PHASE(w) >= DONE && expiries < EXPIRIES -> expiries++; goto_expire = true
 				fi
 			};
@@ -227,10 +237,49 @@ inline done()
 #endif
 }
 
+#ifdef SETTLE_FOR_THE_DEAD
+#define SETTLER OWNER(found)
+#else
+#define SETTLER (me + 1)
+#endif
+
+/* The key is unknown in slot i, by the word in found. */
+inline settle()
+{
+	atomic { own = i; mine = WORD(VERSION(found), SETTLER, TAG(found), STORING) };
+	/* The dependency may take any time to answer. */
+	atomic {
+		if
+#if defined(SETTLE_BY_STORE)
+		:: true ->
+#elif defined(SETTLE_ANY_UNKNOWN)
+		:: VERSION(slot[own]) == VERSION(found) && PHASE(slot[own]) == UNKNOWN ->
+#else
+		:: slot[own] == found ->
+#endif
+			assert(truth[k] == LOST && settlers[k] == told);
+			slot[own] = mine;
+			truth[k] = HELD;
+			settling[k] = true;
+			won = true
+		:: else
+		fi
+	};
+	if
+	:: won ->
+		if
+		:: write_answer(k);
+			atomic { assert(slot[own] == mine); slot[own] = WITH(mine, DONE); truth[k] = IS_DONE; settling[k] = false }
+		:: atomic { assert(slot[own] == mine); slot[own] = FREED(mine); truth[k] = NOBODY; settling[k] = false }
+		fi
+	:: else
+	fi
+}
+
 proctype Worker(byte me; byte k)
 {
 	short w, mine, found;
-	byte i, own, room, seen, e, calls;
+	byte i, own, room, seen, e, calls, told;
 	bool won, goto_expire;
 
 	{
@@ -240,6 +289,7 @@ proctype Worker(byte me; byte k)
 		look(NONE);
 		if
 		:: seen == SEES_KNOWN && PHASE(found) == DONE -> read_answer()
+		:: seen == SEES_KNOWN && PHASE(found) == UNKNOWN -> settle()
 		:: seen == SEES_NOTHING && room != NONE ->
 			/* Load and CAS of that word. */
 			atomic {
@@ -291,11 +341,11 @@ proctype Worker(byte me; byte k)
 			fi
 		:: else
 		fi;
-		atomic { w = 0; mine = 0; found = 0; i = 0; own = 0; room = 0; seen = 0; e = 0; won = false; goto_expire = false }
+		atomic { w = 0; mine = 0; found = 0; i = 0; own = 0; room = 0; seen = 0; e = 0; told = 0; won = false; goto_expire = false }
 	:: calls == CALLS -> break
 	od
 	} unless {
-		atomic { dead[me] -> w = 0; mine = 0; found = 0; i = 0; own = 0; room = 0; seen = 0; e = 0; calls = 0; won = false; goto_expire = false }
+		atomic { dead[me] -> w = 0; mine = 0; found = 0; i = 0; own = 0; room = 0; seen = 0; e = 0; calls = 0; told = 0; won = false; goto_expire = false }
 	}
 }
 
@@ -329,7 +379,14 @@ inline reap_slot(life)
 				fi;
 				slot[i] = FREED(w);
 				break
-			:: slot[i] == w && !FREES(w) -> truth[key[i]] = LOST; slot[i] = WITH(w, UNKNOWN); break
+			:: slot[i] == w && !FREES(w) ->
+				if
+				:: settling[key[i]] -> settling[key[i]] = false; settlers[key[i]]++
+				:: else
+				fi;
+				truth[key[i]] = LOST;
+				slot[i] = WITH(w, UNKNOWN);
+				break
 #ifdef REAP_ONCE
 			:: slot[i] != w -> break
 #else
@@ -393,7 +450,7 @@ init
 		run Worker(0, 1);
 		run Worker(1, 1);
 #if WORKERS > 2
-		run Worker(2, 2)
+		run Worker(2, THIRD)
 #endif
 	}
 }

@@ -7,12 +7,15 @@
  *	begin, new	ready? else move -> find or record
  *	move		closed = 1 -> load old -> insert it in new, RUNNING as AWAY with the old word -> ready = 1. Anyone, several at once
  *	done, abandon	where the key was recorded
- *	settle		rescd: load new; AWAY -> load its origin -> load old -> CAS new to what became of it
- *	reap		a RUNNING of the dead becomes UNKNOWN, or EMPTY with FREE
+ *	settle, old	UNKNOWN -> STORING -> closed? then back to UNKNOWN; else as done or abandon
+ *	settle, new	UNKNOWN -> DONE or EMPTY
+ *	come home	rescd: load new; AWAY -> load its origin -> load old -> CAS new to what became of it
+ *	reap		a RUNNING of the dead becomes UNKNOWN, or EMPTY with FREE; a STORING becomes UNKNOWN
  *
  * Promised
  *	- "first" is said only when the key is free: not in work, not done, not unknown, in whichever table;
- *	- when all is quiet and rescd lives, the key is away only while its owner lives and works.
+ *	- when all is quiet and rescd lives, the key is away only while its owner lives and works;
+ *	- and what was settled as done is not unknown in the new table.
  *
  * Bounds	WORKERS CALLS DEATHS
  * FREE		on_death is "free"
@@ -23,8 +26,9 @@
  *	NO_CLOSE	move: never close
  *	READY_FIRST	move: ready, then copy
  *	ONLY_DONE	move: keys in work are not carried
- *	FREE_AWAY	settle: what is not over in the old table is free
- *	STORE_AWAY	settle: a store instead of a CAS, by two rescds
+ *	FREE_AWAY	rescd: what is not over in the old table is free
+ *	STORE_AWAY	rescd: a store instead of a CAS, by two of them
+ *	SETTLE_UNSEEN	a key of the old table is settled without a look at closed
  */
 #ifndef WORKERS
 #define WORKERS 2
@@ -36,9 +40,9 @@
 #define DEATHS 1
 #endif
 #ifdef STORE_AWAY
-#define SETTLERS 2
+#define RESCDS 2
 #else
-#define SETTLERS 1
+#define RESCDS 1
 #endif
 
 #define EMPTY 0
@@ -46,6 +50,7 @@
 #define DONE 2
 #define UNKNOWN 3
 #define AWAY 4
+#define STORING 5
 
 #define WORD(v, o, p) (((v) << 6) | ((o) << 3) | (p))
 #define PHASE(w) ((w) & 7)
@@ -89,9 +94,9 @@ inline copy()
 	if
 	:: PHASE(w) == EMPTY
 #ifdef ONLY_DONE
-	:: PHASE(w) == RUNNING
+	:: PHASE(w) == RUNNING || PHASE(w) == STORING
 #else
-	:: PHASE(w) == RUNNING ->
+	:: PHASE(w) == RUNNING || PHASE(w) == STORING ->
 		atomic {
 			if
 			:: PHASE(table[NEW]) == EMPTY -> table[NEW] = NEXT(table[NEW], 0, AWAY); origin = w
@@ -142,6 +147,28 @@ inline end_work(where)
 	atomic { won = false; mine = 0 }
 }
 
+/* What was seen unknown in the old table, in mine. */
+inline settle_old()
+{
+	atomic {
+		if
+		:: table[OLD] == mine -> mine = WORD(VERSION(mine), me + 1, STORING); table[OLD] = mine; won = true
+		:: else -> mine = 0
+		fi
+	};
+	if
+	:: won ->
+#ifndef SETTLE_UNSEEN
+		atomic { shut = closed };
+#endif
+		if
+		:: shut -> atomic { table[OLD] == mine -> table[OLD] = WITH(mine, UNKNOWN); mine = 0; won = false }
+		:: !shut -> atomic { assert(truth == LOST || truth == NOBODY); truth = HELD }; end_work(OLD)
+		fi
+	:: else
+	fi
+}
+
 proctype Worker(byte me)
 {
 	short w, mine;
@@ -156,6 +183,12 @@ proctype Worker(byte me)
 		:: !follows ->
 			atomic { shut = closed };
 			if
+			:: !shut && PHASE(table[OLD]) == UNKNOWN ->
+				atomic { mine = table[OLD]; mine = (PHASE(mine) == UNKNOWN -> mine : 0) };
+				if
+				:: mine != 0 -> settle_old()
+				:: else
+				fi
 			:: !shut ->
 				atomic {
 					if
@@ -200,6 +233,8 @@ proctype Worker(byte me)
 			fi;
 			atomic {
 				if
+				:: PHASE(table[NEW]) == UNKNOWN -> table[NEW] = WITH(table[NEW], DONE); truth = IS_DONE
+				:: PHASE(table[NEW]) == UNKNOWN -> table[NEW] = FREED(table[NEW]); truth = NOBODY
 				:: PHASE(table[NEW]) == EMPTY ->
 					mine = NEXT(table[NEW], me + 1, RUNNING);
 					table[NEW] = mine;
@@ -235,6 +270,9 @@ active proctype Reaper()
 	:: atomic { PHASE(table[OLD]) == RUNNING && dead[OWNER(table[OLD]) - 1] -> where = OLD;
 		truth = (told -> TRUTH_AFTER : truth);
 		table[where] = AFTER(table[where]) }
+	:: atomic { PHASE(table[OLD]) == STORING && dead[OWNER(table[OLD]) - 1] ->
+		truth = LOST;
+		table[OLD] = WITH(table[OLD], UNKNOWN) }
 	:: atomic { PHASE(table[NEW]) == RUNNING && dead[OWNER(table[NEW]) - 1] -> where = NEW;
 		truth = TRUTH_AFTER;
 		table[where] = AFTER(table[where]) }
@@ -277,6 +315,7 @@ proctype Rescd()
 #else
 		:: VERSION(o) == VERSION(from) && PHASE(o) == RUNNING
 #endif
+		:: VERSION(o) == VERSION(from) && PHASE(o) == STORING
 		fi;
 		atomic { n = 0; from = 0; o = 0 }
 	od
@@ -285,7 +324,8 @@ proctype Rescd()
 active proctype Audit()
 {
 	timeout;
-	assert(ready && (PHASE(table[NEW]) != AWAY || table[OLD] == origin))
+	assert(ready && (PHASE(table[NEW]) != AWAY || table[OLD] == origin));
+	assert(truth != IS_DONE || PHASE(table[NEW]) == DONE)
 }
 
 init
@@ -297,7 +337,7 @@ init
 		run Worker(2);
 #endif
 		run Rescd();
-#if SETTLERS > 1
+#if RESCDS > 1
 		run Rescd()
 #endif
 	}

@@ -68,8 +68,6 @@ struct rescd {
 
 /* ---- options ---- */
 
-const char *argp_program_version = "rescd " RESC_VERSION_STRING;
-
 static const char doc[] = "Keeps the shared view that the workers of this host have of their dependencies.\v"
                           "rescd makes the segment /dev/shm/resc.INSTANCE from the configuration, or goes on with the one that is there, "
                           "takes back what dead "
@@ -572,6 +570,8 @@ int main(int argc, char **argv)
 	static struct rescd context = {.options = {.config = DEFAULT_CONFIG}, .loop = {.epoll = -1}, .signals = {.fd = -1}};
 	const struct argp argp = {options, parse_option, NULL, doc, NULL, NULL, NULL};
 
+	/* Assigned: a definition of ours would be hidden from argp, by -fvisibility. */
+	argp_program_version = "rescd " RESC_VERSION_STRING;
 	argp_err_exit_status = 2;
 	argp_parse(&argp, argc, argv, 0, NULL, &context.options);
 	log_setup(context.options.verbose);

@@ -31,6 +31,14 @@ def arrange(rescd, worker):
 
 
 @pytest.mark.smoke
+def test_it_tells_its_version(host):
+    rescd = host({"resources": {}})
+    for option in ("--version", "-V"):
+        told = subprocess.run([RESCD, option], capture_output=True, timeout=60, check=False, encoding="utf-8")
+        assert (told.returncode, told.stdout) == (0, "rescd %s\n" % rescd.ask("version")["version"]), told.stderr
+
+
+@pytest.mark.smoke
 def test_killed_and_restarted_under_load_it_changes_nothing_and_no_worker_notices(host):
     rescd = host(BUSY)
     crew = rescd.crew(4)

@@ -48,6 +48,7 @@
 #define FORGOTTEN_MS  UINT64_C(3600000) /* open, and nobody came for the probe */
 #define LOOK_LEAST_MS 1000u
 #define LOOK_MOST_MS  10000u
+#define LONGEST       64u
 #define LOOK_SHARDS   100u                   /* a millisecond, on average */
 #define REPLACE_NS    UINT64_C(1000000000)   /* not more often than this */
 #define SOON_NS       UINT64_C(600000000000) /* again within this time: a larger table */
@@ -151,25 +152,30 @@ static bool probes_are_out(const struct state *state)
 	return false;
 }
 
-static bool keys_are_in_work(const struct map *map, uint32_t index)
+/* Of whichever resource: one that has keys can wait. The table may have a million places, so it is gone through once a pass, if at all. */
+static bool keys_are_in_work(struct made *made, uint32_t index)
 {
+	const struct map *map = &made->instance->map;
 	struct once_usage usage;
 
 	if ((policy_flags(map, index) & POLICY_ONCE) == 0)
 		return false;
-	/* Of whichever resource: one that has keys can wait. */
-	once_usage(map, &usage);
-	return usage.working != 0;
+	if (!made->keys_known) {
+		once_usage(map, &usage);
+		made->keys_working = usage.working != 0;
+		made->keys_known = true;
+	}
+	return made->keys_working;
 }
 
-static bool rests(const struct made *made, uint32_t index, uint64_t now_ms)
+static bool rests(struct made *made, uint32_t index, uint64_t now_ms)
 {
 	const struct map *map = &made->instance->map;
 	const struct state *state = map_state(map, index);
 
 	return breaker_rests(made, state, now_ms) && override_mode(load(&state->override)) == OVERRIDE_NONE &&
 	       limit_debt(load(&state->limit)) == 0 && permit_occupied(map, state) == 0 && waiting_count(map, state) == 0 &&
-	       !probes_are_out(state) && !keys_are_in_work(map, index);
+	       !probes_are_out(state) && !keys_are_in_work(made, index);
 }
 
 static void retire(struct made *made, uint32_t index, uint64_t idle_ms, const char *why)
@@ -197,6 +203,7 @@ static void look_at_all(struct made *made, uint64_t now_ms)
 
 	made->looked_ms = now_ms;
 	made->count = 0;
+	made->keys_known = false;
 	for (uint32_t i = 0; i < states_in_use(map); i++) {
 		if (!is_made(map, i)) {
 			made->seen[i].known = false;
@@ -219,38 +226,52 @@ static bool may_go(const struct made_seen *seen, uint64_t now_ms)
 	return seen->known && seen->since_ms + REST_MS <= now_ms && (!seen->passed || seen->passed_ms + REST_MS <= now_ms);
 }
 
-/* Of those, the one that was idle longest; or -1. */
-static int64_t longest_idle(const struct made *made, uint64_t now_ms)
+/* Those that were idle longest, the longest first: up to LONGEST of them. Their number. */
+static unsigned longest_idle(const struct made *made, uint64_t now_ms, uint32_t found[LONGEST])
 {
 	const struct map *map = &made->instance->map;
-	int64_t found = -1;
+	const struct made_seen *seen = made->seen;
+	unsigned count = 0;
 
 	for (uint32_t i = 0; i < states_in_use(map); i++) {
-		const struct made_seen *seen = &made->seen[i];
+		if (!may_go(&seen[i], now_ms) || (count == LONGEST && seen[i].since_ms >= seen[found[count - 1]].since_ms) ||
+		    !is_made(map, i))
+			continue;
+		unsigned at = count < LONGEST ? count++ : LONGEST - 1;
 
-		if (may_go(seen, now_ms) && (found < 0 || seen->since_ms < made->seen[found].since_ms) && is_made(map, i))
-			found = i;
+		for (; at > 0 && seen[i].since_ms < seen[found[at - 1]].since_ms; at--)
+			found[at] = found[at - 1];
+		found[at] = i;
 	}
-	return found;
+	return count;
 }
 
-/* Looks again at each before it goes: it may have been called since. Who was, or is not at rest, is passed over for REST_MS. */
-static bool retire_one(struct made *made)
+/* Looks again at it before it goes: it may have been called since. Who was, or is not at rest, is passed over for REST_MS. */
+static bool retire_if_it_rests(struct made *made, uint32_t index, uint64_t now_ms)
+{
+	uint64_t idle_ms = look(made, index, now_ms);
+
+	if (idle_ms >= REST_MS && rests(made, index, now_ms)) {
+		retire(made, index, idle_ms, ", to make room");
+		return true;
+	}
+	made->seen[index].passed = true;
+	made->seen[index].passed_ms = now_ms;
+	return false;
+}
+
+/* So many of them, if there are. They are sought many at a time: where all are busy, one at a time would be as slow as the square. */
+static bool retire_some(struct made *made, uint32_t wanted)
 {
 	uint64_t now_ms = clock_coarse_ms(&made->instance->map);
-	int64_t i;
+	uint32_t found[LONGEST];
+	unsigned count;
 
-	while ((i = longest_idle(made, now_ms)) >= 0) {
-		uint64_t idle_ms = look(made, (uint32_t)i, now_ms);
-
-		if (idle_ms >= REST_MS && rests(made, (uint32_t)i, now_ms)) {
-			retire(made, (uint32_t)i, idle_ms, ", to make room");
-			return true;
-		}
-		made->seen[i].passed = true;
-		made->seen[i].passed_ms = now_ms;
-	}
-	return false;
+	made->keys_known = false;
+	while (wanted > 0 && (count = longest_idle(made, now_ms, found)) > 0)
+		for (unsigned i = 0; i < count && wanted > 0; i++)
+			wanted -= retire_if_it_rests(made, found[i], now_ms);
+	return wanted == 0;
 }
 
 /* All records are used up, and some of them by the retired. */
@@ -281,10 +302,10 @@ static bool replace(struct made *made)
 static bool make_room(struct made *made, const char *name)
 {
 	const struct map *map = &made->instance->map;
+	uint32_t count = count_made(map);
 
-	for (uint32_t count = count_made(map); count >= made->config->made; count--)
-		if (!retire_one(made))
-			return false;
+	if (count >= made->config->made && !retire_some(made, count - made->config->made + 1))
+		return false;
 	return record_has_room(map, name) || replace(made);
 }
 

@@ -23,6 +23,8 @@ struct made {
 	uint32_t count;       /* of those that were there then */
 	uint64_t replaced_ns; /* when the segment was replaced because its records were used up; 0: never */
 	bool told;            /* that there is no room */
+	bool keys_known;      /* that keys_working is of this pass */
+	bool keys_working;    /* some idempotency key is at work */
 };
 
 /* Answers all questions (request.h). Also when there may be none. */

@@ -161,6 +161,36 @@ START_TEST(F10_fewer_may_be_made_from_now_on)
 }
 END_TEST
 
+START_TEST(F10_the_longest_idle_goes_first_also_behind_very_many_who_were_called_since)
+{
+	struct resc_error err = {0, ""};
+	char name[SEGMENT_NAME_SIZE];
+
+	config.made = 300;
+	json_t *report = json_object();
+	ck_assert_int_eq(apply_config(&instance, &config, report, &err), 0);
+	json_decref(report);
+	/* The youngest stands first. */
+	for (unsigned i = 300; i > 0; i--) {
+		snprintf(name, sizeof name, "shard-%u", i);
+		at(1000 + (300 - i) * 10);
+		ck_assert_int_eq(ask(name), 0);
+	}
+	/* The 200 oldest are called; nobody has looked since. */
+	for (unsigned i = 101; i <= 300; i++) {
+		snprintf(name, sizeof name, "shard-%u", i);
+		call(name);
+	}
+	at(10000);
+	ck_assert_int_eq(ask("shard-x"), 0);
+	ck_assert(!is_there("shard-100") && is_there("shard-99") && is_there("shard-101") && is_there("shard-1") && is_there("shard-300"));
+	/* Two more than may be: they and the place for the new one. */
+	config.made = 298;
+	ck_assert_int_eq(ask("shard-y"), 0);
+	ck_assert(!is_there("shard-99") && !is_there("shard-98") && !is_there("shard-97") && is_there("shard-96"));
+}
+END_TEST
+
 /* ---- idle ---- */
 
 START_TEST(who_is_idle_for_that_long_is_retired_and_the_configured_never)
@@ -386,6 +416,7 @@ int main(void)
 	tcase_add_test(tcase, F10_the_one_too_many_is_refused_and_counted);
 	tcase_add_test(tcase, F10_the_longest_idle_makes_room_after_a_second);
 	tcase_add_test(tcase, F10_fewer_may_be_made_from_now_on);
+	tcase_add_test(tcase, F10_the_longest_idle_goes_first_also_behind_very_many_who_were_called_since);
 	tcase_add_test(tcase, who_is_idle_for_that_long_is_retired_and_the_configured_never);
 	tcase_add_test(tcase, without_a_time_the_idle_stay_until_there_is_no_room);
 	tcase_add_loop_test(tcase, F10_who_is_not_at_rest_is_not_retired_however_long_nobody_calls, 0,

@@ -10,7 +10,8 @@
  *	  only one that is at rest and was not called for a second. If there is none, the answer is -ENOSPC and is counted.
  *	- At rest: nobody is inside or waits, no override, and the breaker is closed. An open one is what the next caller must find, so
  *	  it stays, until its probe was due for an hour (or for "idle", if that is longer) and nobody came: that dependency is not asked
- *	  for any more, and a table full of the dead would be closed to the living.
+ *	  for any more, and a table full of the dead would be closed to the living. The same for one that is half-open, whose probe was
+ *	  cancelled or died, when nobody has called for so long.
  *	- The configuration's own resources are never retired here.
  *
  * How idleness is seen: by the sum of a resource's counters, which every call moves, looked at each second, or where there are very
@@ -135,13 +136,21 @@ static uint64_t look(struct made *made, uint32_t index, uint64_t now_ms)
 	return now_ms - seen->since_ms;
 }
 
-static bool breaker_rests(const struct made *made, const struct state *state, uint64_t now_ms)
+static bool breaker_rests(const struct made *made, uint32_t index, uint64_t now_ms)
 {
-	uint64_t breaker = load(&state->breaker);
+	uint64_t breaker = load(&map_state(&made->instance->map, index)->breaker);
+	uint64_t patience_ms = larger(FORGOTTEN_MS, made->config->idle_ms);
 
-	/* Not one that is prepared: its state still counts in the segment before. */
-	return breaker_tag(breaker) == TAG_CLOSED ||
-	       (breaker_tag(breaker) == TAG_OPEN && now_ms > breaker_ms(breaker) + larger(FORGOTTEN_MS, made->config->idle_ms));
+	switch (breaker_tag(breaker)) {
+	case TAG_CLOSED:
+		return true;
+	case TAG_OPEN:
+		return now_ms > breaker_ms(breaker) + patience_ms;
+	case TAG_HALF_OPEN:
+		return now_ms > made->seen[index].since_ms + patience_ms;
+	default: /* Prepared: its state still counts in the segment before. */
+		return false;
+	}
 }
 
 static bool probes_are_out(const struct state *state)
@@ -173,7 +182,7 @@ static bool rests(struct made *made, uint32_t index, uint64_t now_ms)
 	const struct map *map = &made->instance->map;
 	const struct state *state = map_state(map, index);
 
-	return breaker_rests(made, state, now_ms) && override_mode(load(&state->override)) == OVERRIDE_NONE &&
+	return breaker_rests(made, index, now_ms) && override_mode(load(&state->override)) == OVERRIDE_NONE &&
 	       limit_debt(load(&state->limit)) == 0 && permit_occupied(map, state) == 0 && waiting_count(map, state) == 0 &&
 	       !probes_are_out(state) && !keys_are_in_work(made, index);
 }

@@ -236,10 +236,6 @@ static void open_for_long(struct state *state)
 {
 	fixture_store(&state->breaker, breaker_make(TAG_OPEN, 0, 1, 10 * HOUR_MS));
 }
-static void half_open(struct state *state)
-{
-	fixture_store(&state->breaker, breaker_make(TAG_HALF_OPEN, 0, 1, 1000));
-}
 static void wait_for_permit(struct state *state)
 {
 	fixture_store(map_waiting(&instance.map, state), permit_make(7, 1));
@@ -251,7 +247,7 @@ static void owe(struct state *state)
 	fixture_store(&state->limit, limit_make(limit_target(w), limit_effective(w), 1, limit_version(w)));
 }
 
-static void (*const keepers[])(struct state *) = {hold_permit, take_probe, override, open_for_long, half_open, wait_for_permit, owe};
+static void (*const keepers[])(struct state *) = {hold_permit, take_probe, override, open_for_long, wait_for_permit, owe};
 
 START_TEST(F10_who_is_not_at_rest_is_not_retired_however_long_nobody_calls)
 {
@@ -275,6 +271,24 @@ START_TEST(F10_an_open_breaker_whose_probe_nobody_wants_is_forgotten_after_an_ho
 	ck_assert_int_eq(ask("shard-2"), -ENOSPC);
 	turn_at(10000 + HOUR_MS + 1000);
 	ck_assert(!is_there("shard-1"));
+}
+END_TEST
+
+START_TEST(F10_a_trial_that_nobody_goes_on_with_is_forgotten_after_an_hour)
+{
+	config.made = 1;
+	ck_assert_int_eq(ask("shard-1"), 0);
+	turn_at(2000);
+	fixture_store(&state_of("shard-1")->breaker, breaker_make(TAG_HALF_OPEN, 0, 1, 2000));
+	turn_at(HOUR_MS);
+	call("shard-1"); /* whose probe was cancelled */
+	turn_at(HOUR_MS + 1000);
+	turn_at(2 * HOUR_MS + 1000);
+	ck_assert(is_there("shard-1"));
+	ck_assert_int_eq(ask("shard-2"), -ENOSPC);
+	turn_at(2 * HOUR_MS + 2000);
+	ck_assert(!is_there("shard-1"));
+	ck_assert_int_eq(ask("shard-2"), 0);
 }
 END_TEST
 
@@ -422,6 +436,7 @@ int main(void)
 	tcase_add_loop_test(tcase, F10_who_is_not_at_rest_is_not_retired_however_long_nobody_calls, 0,
 	                    (int)(sizeof keepers / sizeof keepers[0]));
 	tcase_add_test(tcase, F10_an_open_breaker_whose_probe_nobody_wants_is_forgotten_after_an_hour);
+	tcase_add_test(tcase, F10_a_trial_that_nobody_goes_on_with_is_forgotten_after_an_hour);
 	tcase_add_test(tcase, a_table_that_the_retired_have_filled_is_replaced_and_grows);
 	tcase_add_test(tcase, the_table_is_not_replaced_twice_in_a_second);
 	tcase_add_test(tcase, a_question_in_a_superseded_segment_is_answered_and_made_in_the_current_one);

@@ -135,7 +135,8 @@ bench: packages
 	$(Q)$(MAKE) --no-print-directory VARIANT=release all build/release/bench
 	$(Q)build/release/bench --json build/bench.json $(BENCHFLAGS)
 
-man_pages = $(wildcard docs/*.3 docs/*.8 docs/*.1 docs/*.5)
+# A page explains several functions; man finds it by the name of each.
+man_pages = $(wildcard docs/*.[138])
 install: all
 	$(call say,INST,$(DESTDIR)$(PREFIX))
 	$(Q)install -d $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/sbin $(DESTDIR)$(PREFIX)/lib/systemd/system
@@ -149,6 +150,8 @@ install: all
 	$(Q)install -m 755 $(B)/resctl $(DESTDIR)$(PREFIX)/bin/resctl
 	$(Q)install -m 644 daemon/rescd.service $(DESTDIR)$(PREFIX)/lib/systemd/system/rescd.service
 	$(Q)for page in $(man_pages); do section=$${page##*.}; install -D -m 644 $$page $(DESTDIR)$(PREFIX)/share/man/man$$section/$${page##*/}; done
+	$(Q)cd docs && for page in *.3; do for name in $$(sed -n '/^\.Sh NAME/,/^\.Nd/s/^\.Nm \([a-z_]*\).*/\1/p' $$page); do \
+		[ $$name.3 = $$page ] || ln -sf $$page $(DESTDIR)$(PREFIX)/share/man/man3/$$name.3; done; done
 	$(Q)for file in docs/*.md docs/*.json; do install -D -m 644 $$file $(DESTDIR)$(PREFIX)/share/doc/resc/$${file##*/}; done
 
 clean:

@@ -17,9 +17,8 @@
 #include "why.h"
 
 static const char doc[] =
-        "All about one or several resources: state and why, override, window, permits by worker, retry budget, counters, latencies, and "
-        "the "
-        "policy as it is in force."
+        "All about one or several resources: state and why, override, window, permits by worker, retry budget, rate limit, throttle, "
+        "latencies, counters, and the policy as it is in force."
         "\v"
         "Counters and latencies are since the segment was made. --json gives an array of resources as in resctl snapshot.\n"
         "\n"

@@ -54,7 +54,7 @@ static void print_changes(const struct resctl *ctl, const json_t *answer)
 
 	for (size_t i = 0; i < 3; i++)
 		sum += json_array_size(json_object_get(answer, keys[i]));
-	puts(sum > 0 ? "reloaded:" : "reloaded: nothing has changed");
+	puts(sum > 0 ? "reloaded:" : "reloaded: no resource has changed");
 	for (size_t i = 0; i < 3; i++)
 		print_names(&ctl->screen, keys[i], json_object_get(answer, keys[i]));
 	if (json_is_true(json_object_get(answer, "replaced")))

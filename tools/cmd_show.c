@@ -41,7 +41,8 @@ static void print_state(const struct screen *screen, const struct inspect_resour
 	if (r->reason != REASON_NONE)
 		say(&line, ", because %s", reason_words(r->reason, history_find(history, r)).s);
 	print_field(screen, "state", r->override.mode == OVERRIDE_NONE ? state_style(r) : STYLE_PLAIN, "%s", line.s);
-	if (part_mode_of(&r->policy, PART_BREAKER) == PART_SHADOW)
+	/* An override is obeyed in any mode. */
+	if (part_mode_of(&r->policy, PART_BREAKER) == PART_SHADOW && r->override.mode == OVERRIDE_NONE)
 		print_field(screen, "", STYLE_PLAIN, "in shadow mode it refuses nothing, and counts what it would have refused");
 	if (r->breaker == TAG_OPEN && r->probe_due)
 		print_field(screen, "", STYLE_PLAIN, "the cooldown is over: the next call is a probe");
@@ -235,7 +236,7 @@ static void print_calls(const struct screen *screen, const struct resc_counters 
 	say(&line, "%s asked, %s admitted, %s refused", count_text(c->enters).s, count_text(c->admitted).s,
 	    count_text(c->enters - c->admitted).s);
 	if (c->waited > 0)
-		say_also(&line, "%s were admitted after waiting", count_text(c->waited).s);
+		say_also(&line, "%s %s admitted after waiting", count_text(c->waited).s, c->waited == 1 ? "was" : "were");
 	print_field(screen, "calls", STYLE_PLAIN, "%s", line.s);
 	print_prefix(screen, "", "refused: ", c, "refused_");
 	print_prefix(screen, "", "guards in shadow mode would have refused: ", c, "would_");

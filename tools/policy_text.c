@@ -304,8 +304,8 @@ static void print_priority(const struct screen *screen, const char *name, uint64
 	uint64_t most = limit * ppm / MILLION;
 
 	if (ppm < MILLION)
-		print_field(screen, "", STYLE_PLAIN, "%s priority is refused when %" PRIu64 " of the %" PRIu64 " are in use", name,
-		            most > 0 ? most : 1, limit);
+		print_field(screen, "", STYLE_PLAIN, "%s priority is refused when %" PRIu64 " of the %" PRIu64 " %s in use", name,
+		            most > 1 ? most : 1, limit, most > 1 ? "are" : "is");
 }
 
 static void print_shares(const struct screen *screen, const struct map *map, const struct inspect_resource *r)

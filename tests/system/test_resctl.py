@@ -181,6 +181,18 @@ def test_a_breaker_in_shadow_mode_reads_as_one(host):
     assert "forced open" in rescd.ctl("list").stdout, "an operator's word is no shadow"
 
 
+def test_what_is_said_is_so(host):
+    config = {"made": 3, "resources": {"payments": {"mode": "shadow", "breaker": {}, "bulkhead": {"limit": 2, "low": 0.5}}, "shard-*": {"breaker": {}}}}
+    rescd = host(config)
+    assert "low priority is refused when 1 of the 2 is in use" in shown(rescd, "payments")
+    rescd.write_config({**config, "made": 4})
+    assert rescd.ctl("reload").stdout == "reloaded: no resource has changed\n"  # but something has
+    rescd.ctl("force", "payments", "open", "--for", "1m", "--why", "x")
+    assert rescd.worker().enter("payments")["answer"] == "forced_open"
+    told = shown(rescd, "payments")
+    assert "every call is refused" in told and "closed (shadow)" in told and "it refuses nothing" not in told
+
+
 def test_every_guard_says_in_words_what_it_does(host):
     rescd = host({"resources": {
         "files": {"bulkhead": {"limit": 8, "max_wait": "5ms", "normal": 0.75, "low": 0.1}, "rate": {"per_second": 2, "burst": 3},

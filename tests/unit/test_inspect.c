@@ -227,6 +227,12 @@ START_TEST(retries_are_counted_among_the_calls_inside)
 	struct inspect_resource r = look();
 	ck_assert_uint_eq(r.in_flight, 2);
 	ck_assert_uint_eq(r.retries, 1);
+	/* A lowered limit that is not effective yet: holders of before may be anywhere. */
+	fixture_store(map_permit(&f.map, f.state, 40), permit_make(3, 1) | PERMIT_RETRY);
+	fixture_store(&f.state->limit, limit_make(8, 6, 0, 7));
+	r = look();
+	ck_assert_uint_eq(r.in_flight, 3);
+	ck_assert_uint_eq(r.retries, 2);
 }
 END_TEST
 

@@ -135,6 +135,14 @@ class Speaker:
         """An enter that is expected to wait; its answer comes by receive()."""
         self.send("enter", name, *option_words(**options))
 
+    def until_admitted(self, name, patience=PATIENCE, what=None):
+        """Asks again and again; the ticket."""
+        def admitted():
+            ticket = self.enter(name)
+            return ticket if ticket["r"] == 0 else None
+
+        return until(admitted, patience, what or "a call of %s that is let in" % name)
+
     def leave(self, ticket, outcome="ok", retry_after_ms=None):
         ticket = ticket["ticket"] if isinstance(ticket, dict) else ticket
         return self.ask("leave", ticket, outcome, *([] if retry_after_ms is None else [retry_after_ms]))
@@ -151,6 +159,13 @@ class Speaker:
     def retry(self, name, outcome="fail", attempts=0, **options):
         """Asks resc_retry. Further options: pushback, previous (in ns)."""
         return self.ask("retry", name, outcome, attempts, *option_words(**options))
+
+    def granted(self, name, times, outcome="fail"):
+        """Asks so often for a retry; how often it was granted before the first no. There is no yes after that: time stands still."""
+        answers = [told["answer"] for told in self.batch(["retry %s %s 0" % (name, outcome)] * times)]
+        yes = answers.count("ok")
+        assert answers == ["ok"] * yes + ["budget"] * (times - yes), answers
+        return yes
 
     def run(self, name, *outcomes, **options):
         """resc_run with attempts that end so."""
@@ -236,6 +251,14 @@ class Worker(Speaker):
 
     def signal(self, number):
         self.process.send_signal(number)
+
+    def is_stopped(self):
+        with open("/proc/%d/stat" % self.process.pid, encoding="utf-8") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] == "T"
+
+    def until_stopped(self):
+        """A SIGCONT that comes before the stop is lost, and a SIGSTOP takes a moment."""
+        until(self.is_stopped, what="%s is stopped" % self.name)
 
     def kill(self):
         """SIGKILL, and waits for the end. Of the worker itself, also where unshare runs it."""
@@ -436,6 +459,13 @@ class Rescd:
     def reload(self, code=None):
         """resctl reload: {"ok": ...}, whatever came of it."""
         return self.ask("reload", code=code)
+
+    def load(self, config):
+        """Another configuration, which is good; the answer of resctl reload."""
+        self.write_config(config)
+        answer = self.reload()
+        assert answer["ok"], answer
+        return answer
 
     # ---- metrics ----
 

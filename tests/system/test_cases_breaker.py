@@ -40,7 +40,6 @@ A1 = one({"consecutive": 3, "cooldown": "200ms", "probes": 1, "probe_timeout": "
 def test_A1_the_probe_of_a_dead_owner_is_given_to_exactly_one_other(host, daemon):
     rescd = host(A1)
     victim, other, third = rescd.crew(3)
-    page = rescd.scrape
     open_and_due(rescd, victim, 3, 200)
     assert victim.enter("payments")["probe"]
     assert other.enter("payments")["answer"] == "half_open"
@@ -50,12 +49,12 @@ def test_A1_the_probe_of_a_dead_owner_is_given_to_exactly_one_other(host, daemon
         rescd.kill()
     victim.kill()
     # Time stands still: nothing but the death gives it back.
-    again = until(lambda: (lambda t: t if t["r"] == 0 else None)(other.enter("payments")), what="the probe of the dead")
+    again = other.until_admitted("payments", what="the probe of the dead")
     assert again["probe"]
     assert third.enter("payments")["answer"] == "half_open"
     if not daemon:
         rescd.start()
-    assert metric(page(), "resc_probes_out", resource="payments") == 1
+    assert metric(rescd.scrape(), "resc_probes_out", resource="payments") == 1
     stands(rescd, other, "half_open", probes_out=1, probes_reclaimed=1, opened=1)
     assert other.leave(again)["answer"] == "ok"
     stands(rescd, third, "closed", probes_out=0, probes=2, closed=1, why="probes_ok")
@@ -67,6 +66,7 @@ def test_A1_the_probe_of_a_stopped_owner_is_given_away_at_its_timeout_and_not_be
     open_and_due(rescd, frozen, 3, 200)
     assert frozen.enter("payments")["probe"]
     frozen.signal(signal.SIGSTOP)
+    frozen.until_stopped()
     for _ in range(9):  # 250 to 650 ms after the opening
         other.advance(50)
         assert other.enter("payments")["answer"] == "half_open"
@@ -110,6 +110,7 @@ def test_A2_the_late_report_of_a_probe_that_was_given_away_touches_nothing(host,
     lost = first.enter("payments")
     assert lost["probe"]
     first.signal(signal.SIGSTOP)
+    first.until_stopped()
     second.advance(500)
     probe = second.enter("payments")
     assert probe["probe"]
@@ -206,8 +207,7 @@ def test_A5_a_call_that_a_later_guard_refuses_leaves_the_probe_to_the_next_one(h
     if half_open:
         held = holder.leave(held) and holder.enter("payments")
         assert held["probe"]
-    rescd.write_config(config(1))
-    assert rescd.reload()["ok"]
+    rescd.load(config(1))
     for _ in range(3):
         before = agreed(rescd, other, "payments")
         assert other.enter("payments")["answer"] == "full"
@@ -255,7 +255,7 @@ def test_A7_due_times_are_spread_and_drawn_once_an_opening(host, jitter, least, 
         due = [one_.state(n)["due_ms"] for n in names]
         assert due == [two.state(n)["due_ms"] for n in names] == [r["due_left_ms"] for r in rescd.snapshot()["resources"]]
         assert all(least <= d <= most for d in due), due
-        assert len(set(due)) == (1 if jitter == 0 else len(set(due))) and (jitter == 0 or len(set(due)) > 80)
+        assert len(set(due)) == 1 if jitter == 0 else len(set(due)) > 80
         # Drawn once: time passes, other calls fail to enter, and each is due when it was said.
         one_.advance(least - 1)
         assert {two.enter(n)["answer"] for n in names} == {"open"}

@@ -14,24 +14,11 @@ def rate(**keys):
     return {"resources": {"payments": {"rate": keys}}}
 
 
-def load(rescd, config):
-    rescd.write_config(config)
-    assert rescd.reload()["ok"]
-
-
 def tokens(rescd, worker, count, kind="retry"):
     """The three views agree that there are so many."""
     seen = agreed(rescd, worker, "payments")
     assert seen[kind]["tokens"] == pytest.approx(count, abs=2e-6), seen[kind]
     return seen
-
-
-def granted(worker, times, outcome="fail"):
-    """Asks so often for a retry; how often it was granted before the first no. There is no yes after that."""
-    answers = [told["answer"] for told in worker.batch(["retry payments %s 0" % outcome] * times)]
-    yes = answers.count("ok")
-    assert answers == ["ok"] * yes + ["budget"] * (times - yes)
-    return yes
 
 
 # ---- D3: clamped at both ends ----
@@ -42,15 +29,15 @@ def test_D3_a_day_of_success_banks_the_capacity_and_a_thousand_failures_leave_no
     told = first.loop("payments", 1000000)
     assert told["ok"] == 1000000
     tokens(rescd, second, 10)
-    assert granted(second, 1000) == 10
+    assert second.granted("payments", 1000) == 10
     tokens(rescd, first, 0)
     first.call("payments")
     seen = tokens(rescd, second, 0.1)
     assert (seen["counters"]["retries"], seen["counters"]["retry_budget"]) == (10, 990)
     second.calls("payments", "ok*8")
-    assert granted(first, 1) == 0
+    assert first.granted("payments", 1) == 0
     second.call("payments")
-    assert granted(first, 2) == 1
+    assert first.granted("payments", 2) == 1
     tokens(rescd, second, 0)
 
 
@@ -59,19 +46,19 @@ def test_D3_grpcs_rule_stops_at_half_and_counts_failures(host, capacity):
     """From 10: four retries (9, 8, 7, 6 are left), and none at 5. L12, E17."""
     rescd = host(budget(capacity=capacity, ratio=0.1, threshold=0.5))
     first, second = rescd.crew(2)
-    assert granted(first, capacity // 2) == capacity // 2 - 1
+    assert first.granted("payments", capacity // 2) == capacity // 2 - 1
     tokens(rescd, second, capacity / 2)
     second.call("payments")  # above the half again, but this failure is charged first
-    assert granted(first, 1) == 0
+    assert first.granted("payments", 1) == 0
     tokens(rescd, second, capacity / 2 - 0.9)
-    assert granted(first, 2 * capacity) == 0
+    assert first.granted("payments", 2 * capacity) == 0
     tokens(rescd, second, 0)
     # 10 successes are a token: more than the half, and one for the failure.
     second.calls("payments", "ok*%d" % (capacity * 5 + 10))
     tokens(rescd, first, capacity / 2 + 1)
-    assert granted(first, 1) == 0
+    assert first.granted("payments", 1) == 0
     second.calls("payments", "ok*11")
-    assert granted(first, 2) == 1
+    assert first.granted("payments", 2) == 1
 
 
 # ---- D4: extremes ----
@@ -79,14 +66,14 @@ def test_D3_grpcs_rule_stops_at_half_and_counts_failures(host, capacity):
 def test_D4_ratio_0_has_only_the_floor(host):
     rescd = host(budget(capacity=10, ratio=0, per_second=0.5))
     worker = rescd.worker()
-    assert granted(worker, 20) == 10
+    assert worker.granted("payments", 20) == 10
     worker.calls("payments", "ok*100000")
     tokens(rescd, worker, 0)
-    assert granted(worker, 1) == 0
+    assert worker.granted("payments", 1) == 0
     worker.advance(1999)
-    assert granted(worker, 1) == 0
+    assert worker.granted("payments", 1) == 0
     worker.advance(1)
-    assert granted(worker, 2) == 1
+    assert worker.granted("payments", 2) == 1
     worker.advance(3600000)
     tokens(rescd, worker, 10)
 
@@ -94,12 +81,12 @@ def test_D4_ratio_0_has_only_the_floor(host):
 def test_D4_a_thousandth_is_one_retry_in_a_thousand_calls(host):
     rescd = host(budget(capacity=10, ratio=0.001))
     first, second = rescd.crew(2)
-    assert granted(first, 11) == 10
+    assert first.granted("payments", 11) == 10
     for _ in range(3):
         assert (first.calls("payments", "ok*500"), second.calls("payments", "ok*499")) == ([["ok", 500]], [["ok", 499]])
-        assert granted(second, 1) == 0
+        assert second.granted("payments", 1) == 0
         second.call("payments")
-        assert granted(first, 2) == 1
+        assert first.granted("payments", 2) == 1
     tokens(rescd, first, 0)
 
 
@@ -109,7 +96,7 @@ def test_D4_large_ratios_and_capacities_do_not_wrap(host, ratio, capacity):
     rescd = host(budget(capacity=capacity, ratio=ratio))
     worker = rescd.worker()
     tokens(rescd, worker, capacity)
-    taken = granted(worker, min(capacity, 3000) + (capacity < 3000))
+    taken = worker.granted("payments", min(capacity, 3000) + (capacity < 3000))
     assert taken == min(capacity, 3000)
     tokens(rescd, worker, capacity - taken)
     worker.calls("payments", "ok*2")
@@ -176,17 +163,17 @@ def test_D8_another_capacity_keeps_the_filled_share(host, capacity, used, to, ex
     cost = 1000 if used > 1000 else 1
     rescd = host(budget(capacity=capacity, ratio=0, cost=cost))
     worker, other = rescd.crew(2)
-    assert granted(worker, used // cost) == used // cost
+    assert worker.granted("payments", used // cost) == used // cost
     tokens(rescd, other, capacity - used)
-    load(rescd, budget(capacity=to, ratio=0))
+    rescd.load(budget(capacity=to, ratio=0))
     seen = tokens(rescd, other, min(expected, to) if capacity != MOST else (MOST - 5) / MOST)
     assert seen["retry"]["capacity"] == to
     for _ in range(3):  # and there it stays
-        assert granted(worker, 1) == (1 if expected >= 1 and capacity != MOST else 0)
+        assert worker.granted("payments", 1) == (1 if expected >= 1 and capacity != MOST else 0)
         expected = max(0, expected - 1)
         if capacity != MOST:
             tokens(rescd, other, expected)
-    load(rescd, budget(capacity=to, ratio=0))
+    rescd.load(budget(capacity=to, ratio=0))
     if capacity != MOST:
         tokens(rescd, other, expected)
 
@@ -194,17 +181,17 @@ def test_D8_another_capacity_keeps_the_filled_share(host, capacity, used, to, ex
 def test_D8_another_floor_counts_from_that_moment(host):
     rescd = host(budget(capacity=100, ratio=0, per_second=1))
     worker = rescd.worker()
-    assert granted(worker, 101) == 100
+    assert worker.granted("payments", 101) == 100
     worker.advance(10000)
     tokens(rescd, worker, 10)
-    load(rescd, budget(capacity=100, ratio=0, per_second=0.1))
+    rescd.load(budget(capacity=100, ratio=0, per_second=0.1))
     tokens(rescd, worker, 10)
     worker.advance(10000)
     tokens(rescd, worker, 11)
-    load(rescd, budget(capacity=100, ratio=0, per_second=0))
+    rescd.load(budget(capacity=100, ratio=0, per_second=0))
     worker.advance(10000000)
     tokens(rescd, worker, 11)
-    load(rescd, budget(capacity=100, ratio=0, per_second=2))
+    rescd.load(budget(capacity=100, ratio=0, per_second=2))
     tokens(rescd, worker, 11)
     worker.advance(2000)
     tokens(rescd, worker, 15)
@@ -219,7 +206,7 @@ def test_D8_another_rate_or_burst_keeps_the_filled_share_and_counts_from_that_mo
     assert worker.enter("payments", cost=cost)["r"] == 0
     near = 1 if max(before[0], after[0]) > 1000000 else max(1e-3, after[1] * 1e-6)  # a full bucket has room for less than one token more
     assert agreed(rescd, other, "payments")["rate"]["tokens"] == pytest.approx(before[1] - cost, abs=near)
-    load(rescd, rate(per_second=after[0], burst=after[1]))
+    rescd.load(rate(per_second=after[0], burst=after[1]))
     assert rescd.show("payments")["rate"]["tokens"] == pytest.approx(expected, abs=near)
     first = worker.enter("payments", cost=max(1, int(expected) + 2))
     assert first["answer"] == ("cost" if expected + 2 > after[1] else "rate")
@@ -236,8 +223,8 @@ def test_D10_workers_that_die_lose_no_tokens_and_make_none(host):
     """Grants are at most what was there and what came in; drained to the end they are that, to within one. The unit test has the large numbers."""
     rescd = host(budget(capacity=1, ratio=0.25))
     crew = rescd.crew(8)
-    assert granted(crew[0], 2) == 1
-    load(rescd, budget(capacity=MOST, ratio=0.25))  # nothing is in it, and it never gets full
+    assert crew[0].granted("payments", 2) == 1
+    rescd.load(budget(capacity=MOST, ratio=0.25))  # nothing is in it, and it never gets full
     start = tokens(rescd, crew[0], 0)
     for i, worker in enumerate(crew):
         worker.busy("payments", 0.1, i + 1)
@@ -254,9 +241,9 @@ def test_D10_workers_that_die_lose_no_tokens_and_make_none(host):
     # Each of the four may have died between counting its success and paying it in.
     paid = 0.25 * done["ended_ok"] - done["retries"]
     assert paid - 4 * 0.25 <= now["retry"]["tokens"] <= paid
-    load(rescd, budget(capacity=MOST, ratio=0.25, cost=1000))
+    rescd.load(budget(capacity=MOST, ratio=0.25, cost=1000))
     thousands, rest = divmod(now["retry"]["tokens"], 1000)
-    assert granted(crew[1], int(thousands) + 1) == thousands
-    load(rescd, budget(capacity=MOST, ratio=0.25))
-    assert granted(crew[2], int(rest) + 1) == int(rest)
+    assert crew[1].granted("payments", int(thousands) + 1) == thousands
+    rescd.load(budget(capacity=MOST, ratio=0.25))
+    assert crew[2].granted("payments", int(rest) + 1) == int(rest)
     tokens(rescd, crew[3], rest - int(rest))

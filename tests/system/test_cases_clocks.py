@@ -3,7 +3,6 @@
 import ctypes
 import json
 import mmap
-import os
 import subprocess
 import time
 
@@ -141,7 +140,7 @@ def test_E1_in_real_time_a_breaker_is_due_when_it_was_said(host, wall, seconds):
     wall(seconds)
     if VARIANT != "release":
         worker.advance(10000)
-    ticket = until(lambda: (lambda t: t if t["r"] == 0 else None)(worker.enter("payments")), patience=5, what="a probe")
+    ticket = worker.until_admitted("payments", patience=5, what="a probe")
     assert ticket["probe"] and (VARIANT != "release" or time.monotonic() - began >= 0.29)
     worker.leave(ticket)
     assert rescd.show("payments")["state"] == "closed"

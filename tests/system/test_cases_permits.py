@@ -13,11 +13,6 @@ def bulkhead(**keys):
     return {"resources": {"payments": {"bulkhead": keys}}}
 
 
-def load(rescd, config):
-    rescd.write_config(config)
-    assert rescd.reload()["ok"]
-
-
 def in_use(rescd, worker, count, **permits):
     """The three views agree that so many permits are in use; and on these values of the snapshot's permits."""
     seen = agreed(rescd, worker, "payments")
@@ -72,7 +67,7 @@ def test_C1_a_call_that_dies_anywhere_gives_its_permit_back(host, point, holds, 
             victim.leave(victim.enter("payments"), "fail")
         assert victim.died() == -signal.SIGKILL
         # Whoever finds it full looks for the dead, so it works without rescd too.
-        ticket = until(lambda: (lambda t: t if t["r"] == 0 else None)(living.enter("payments")), what="the permit of the dead")
+        ticket = living.until_admitted("payments", what="the permit of the dead")
         living.leave(ticket)
     if not daemon:
         rescd.start()
@@ -118,6 +113,7 @@ def test_C3_a_permit_goes_to_a_waiter_that_lives(host):
         worker.send_enter("payments")
     until(lambda: holder.state("payments")["waiting"] == 2, what="two that wait")
     first.signal(signal.SIGSTOP)  # it can take nothing
+    first.until_stopped()
     holder.leave(held)
     ticket = second.receive()
     assert ticket["answer"] == "ok"
@@ -136,7 +132,7 @@ def test_C5_who_comes_with_the_same_limit_adds_nothing(host):
     first = rescd.worker()
     held = first.hold("payments", 1)
     second = rescd.worker()
-    load(rescd, bulkhead(limit=100))
+    rescd.load(bulkhead(limit=100))
     in_use(rescd, second, 1, limit=100, effective=100)
     assert first.leave(held[0])["answer"] == "ok"
     assert len(second.hold("payments", 100)) == 100
@@ -149,7 +145,7 @@ def test_C5_holders_keep_theirs_and_the_total_is_never_above_the_limit(host, hel
     rescd = host(bulkhead(limit=10))
     first, second = rescd.crew(2)
     tickets = first.hold("payments", held)
-    load(rescd, bulkhead(limit=low))
+    rescd.load(bulkhead(limit=low))
     in_use(rescd, second, held, limit=low)
     for left in range(held - 1, low - 1, -1):  # down to the limit: no room yet
         assert second.enter("payments")["answer"] == "full"
@@ -159,7 +155,7 @@ def test_C5_holders_keep_theirs_and_the_total_is_never_above_the_limit(host, hel
     first.leave(tickets.pop())
     tickets_of_second = [second.enter("payments")]
     assert tickets_of_second[0]["r"] == 0 and second.enter("payments")["answer"] == "full"
-    load(rescd, bulkhead(limit=high))
+    rescd.load(bulkhead(limit=high))
     tickets_of_second += second.hold("payments", high - low)
     assert second.enter("payments")["answer"] == "full"
     in_use(rescd, first, high, limit=high, effective=high)

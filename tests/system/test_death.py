@@ -123,7 +123,7 @@ def test_without_rescd_who_meets_a_full_bulkhead_reclaims(host):
     assert other.enter("payments")["answer"] == "full"
     victim.kill()
     began = time.monotonic()
-    ticket = until(lambda: (lambda t: t if t["r"] == 0 else None)(other.enter("payments")), what="admission after the reclaim")
+    ticket = other.until_admitted("payments", what="admission after the reclaim")
     assert time.monotonic() - began < 1.0
     assert other.leave(ticket)["r"] == 0
     seen = rescd.show("payments")
@@ -137,7 +137,7 @@ def test_without_rescd_who_meets_the_probe_of_a_dead_worker_takes_it_over(host):
     take_a_probe_and_three_more(rescd, victim)
     victim.kill()
     began = time.monotonic()
-    ticket = until(lambda: (lambda t: t if t["r"] == 0 else None)(other.enter("payments")), what="a probe after the reclaim")
+    ticket = other.until_admitted("payments", what="a probe after the reclaim")
     assert time.monotonic() - began < 1.0 and ticket["probe"]
     other.leave(ticket)
     seen = rescd.show("payments")
@@ -229,10 +229,6 @@ def test_F7_nobody_waits_for_one_that_is_stopped_between_two_steps(host, point):
     victim = start_victim(rescd, point, "stop")
     victim.advance = rescd.advance
 
-    def stopped():
-        with open("/proc/%d/stat" % victim.process.pid, encoding="utf-8") as file:
-            return file.read().rsplit(")", 1)[1].split()[0] == "T"
-
     steps = [("retry", "payments", "fail", 0), None, ("retry", "payments", "fail", 0), ("enter", "payments"), ("leave", 0, "fail"),
              ("enter", "payments"), ("leave", 1, "fail"), None, ("enter", "payments"), ("leave", 2, "ok")]
     for step in steps:
@@ -240,11 +236,11 @@ def test_F7_nobody_waits_for_one_that_is_stopped_between_two_steps(host, point):
             rescd.advance("1s")
             continue
         victim.send(*step)
-        until(lambda: stopped() or victim.answers in select.select([victim.answers], [], [], 0)[0])
-        if stopped():
+        until(lambda: victim.is_stopped() or victim.answers in select.select([victim.answers], [], [], 0)[0])
+        if victim.is_stopped():
             break
         victim.receive()
-    assert stopped(), "the point was not met"
+    assert victim.is_stopped(), "the point was not met"
     told = witness.loop("payments", 20000, 0.01, 7)
     assert told["errors"] == told["leave_errors"] == 0 and told["slowest_us"] < 2_000_000
     rescd.ctl("list")
@@ -265,7 +261,7 @@ def test_F7_a_reaper_that_dies_is_finished_by_the_next_one(host, point):
         until(lambda: reaper.enter("payments") and None)
     assert reaper.died() == -signal.SIGKILL
     other = rescd.worker()
-    ticket = until(lambda: (lambda t: t if t["r"] == 0 else None)(other.enter("payments")), what="a probe after two deaths")
+    ticket = other.until_admitted("payments", what="a probe after two deaths")
     assert ticket["probe"]
     other.leave(ticket)
     seen = rescd.show("payments")

@@ -120,8 +120,7 @@ def test_only_what_is_there(rescd):
 
 def test_J3_removed_series_vanish_and_a_failed_reload_shows(rescd):
     smaller = {"resources": {"payments": CONFIG["resources"]["payments"]}}
-    rescd.write_config(smaller)
-    assert rescd.reload()["ok"]
+    rescd.load(smaller)
     page = get(rescd.metrics_url)[1]
     assert "stock" not in page and "payments" in page
     with open(rescd.config_path, "w", encoding="utf-8") as file:
@@ -130,8 +129,7 @@ def test_J3_removed_series_vanish_and_a_failed_reload_shows(rescd):
     page = samples(parse_text(get(rescd.metrics_url)[1]))
     assert page[("resc_config_reload_success", ())] == 0
     assert page[("resc_config_reloads_failed_total", ())] == 1
-    rescd.write_config(CONFIG)
-    assert rescd.reload()["ok"]
+    rescd.load(CONFIG)
     page = samples(parse_text(get(rescd.metrics_url)[1]))
     assert page[("resc_config_reload_success", ())] == 1
     assert ("resc_breaker_state", (("resource", "stock:eu-1"),)) in page

@@ -115,8 +115,7 @@ def check_carried(worker, tickets, other):
 def test_keys_in_each_phase_come_into_a_larger_segment(host):
     rescd = host(config())
     worker, tickets = arrange(rescd)
-    rescd.write_config(config(extra=40))
-    assert rescd.reload()["replaced"]
+    assert rescd.load(config(extra=40))["replaced"]
     check_carried(worker, tickets, rescd.worker())
 
     def alone():

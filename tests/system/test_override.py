@@ -88,8 +88,7 @@ def test_an_override_outlives_reload_restart_and_a_larger_segment(host):
     assert rescd.reload()["ok"]
     rescd.restart()
     more = {"resources": {**FIVE["resources"], **{"shard-%d" % i: {} for i in range(40)}}}
-    rescd.write_config(more)
-    assert rescd.reload()["replaced"]
+    assert rescd.load(more)["replaced"]
     assert rescd.show("payments")["override"] == before
     assert worker.enter("payments")["answer"] == "forced_open"
     rescd.advance("1h")

@@ -100,8 +100,7 @@ class Pair:
         if self.second not in changes:
             return
         self.config["resources"][NAME]["bulkhead"] = changes[self.second]
-        self.rescd.write_config(self.config)
-        assert self.rescd.reload()["ok"]
+        self.rescd.load(self.config)
         if self.second == "queue":
             self.waiter.send_enter(NAME)
             until(lambda: self.asker.state(NAME)["waiting"] == 1, what="a call that waits")
@@ -153,8 +152,7 @@ def test_A5_a_permit_that_was_waited_for_is_put_back_too(host, second):
     until(lambda: asker.state(NAME)["waiting"] == 1, what="a call that waits")
     if second == "rate":  # the rate limit has nothing left, and the waiting call does not know yet
         config["resources"][NAME]["rate"]["burst"] = 1
-        rescd.write_config(config)
-        assert rescd.reload()["ok"]
+        rescd.load(config)
         assert asker.state(NAME)["rate_tokens"] < 1
     before = agreed(rescd, asker, NAME)
     if second == "rate":
@@ -164,8 +162,7 @@ def test_A5_a_permit_that_was_waited_for_is_put_back_too(host, second):
         assert moved(before, after) == {"ended_cancelled": 1, "enters": 1, "refused_rate": 1}
     else:
         config["resources"][NAME]["bulkhead"]["limit"] = 2
-        rescd.write_config(config)
-        assert rescd.reload()["ok"]
+        rescd.load(config)
         assert waiter.receive()["answer"] == "half_open"
         after = agreed(rescd, asker, NAME)
         assert moved(before, after) == {"enters": 1, "refused_half_open": 1}

@@ -58,11 +58,6 @@ def slow_calls(worker, name, count, ms):
         worker.leave(ticket)
 
 
-def granted(worker, name, times):
-    answers = [told["answer"] for told in worker.batch(["retry %s fail 0" % name] * times)]
-    return answers.count("ok")
-
-
 def test_every_setting_has_its_run():
     numbers = {os.path.basename(path)[1:3] for path in glob.glob(FILES % "*")}
     assert numbers == {"%02d" % n for n in range(1, 20)} and all("_L%s_" % n in " ".join(globals()) for n in numbers)
@@ -253,12 +248,12 @@ def test_L11_Istio_is_away_longer_each_time(setting):
 def test_L12_gRPC_stops_at_half(setting):
     rescd, worker = setting("12")
     for name, capacity in (("l12a", 10), ("l12b", 100), ("l12c", 1000)):
-        assert granted(worker, name, capacity // 2) == capacity // 2 - 1
+        assert worker.granted(name, capacity // 2) == capacity // 2 - 1
         assert agreed(rescd, worker, name)["retry"]["tokens"] == capacity // 2
         worker.calls(name, "ok*10")
-        assert granted(worker, name, 1) == 0  # it pays for itself first, and half is not above half
+        assert worker.granted(name, 1) == 0  # it pays for itself first, and half is not above half
         worker.calls(name, "ok*11")
-        assert granted(worker, name, 2) == 1
+        assert worker.granted(name, 2) == 1
 
 
 @pytest.mark.parametrize("name,ratio,floor,ttl_ms", [("l13a", 0.2, 10, 10000), ("l13b", 0.2, 10, 120000), ("l13c", 0.01, 1, 10000)])
@@ -276,7 +271,7 @@ def test_L13_Linkerd_forgets_what_was_earned(setting, name, ratio, floor, ttl_ms
     worker.advance(ttl_ms * 4 // 10)
     left = int(agreed(rescd, worker, name)["retry"]["tokens"])
     assert 0.85 * steady <= left <= 1.1 * steady
-    assert granted(worker, name, left + 1) == left
+    assert worker.granted(name, left + 1) == left
 
 
 def test_L14_Semian(setting):

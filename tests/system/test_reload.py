@@ -25,13 +25,6 @@ def changed(path, value, config=CONFIG):
     return fresh
 
 
-def load(rescd, config):
-    rescd.write_config(config)
-    answer = rescd.reload()
-    assert answer["ok"], answer
-    return answer
-
-
 @pytest.fixture
 def rescd(host):
     """payments: open since 7 of 10 s, two permits held, 3.5 tokens."""
@@ -51,13 +44,13 @@ def rescd(host):
 
 def test_H6_the_same_file_again_moves_nothing(rescd):
     before = [steady(r) for r in rescd.snapshot()["resources"]]
-    assert load(rescd, CONFIG)["changed"] == []
+    assert rescd.load(CONFIG)["changed"] == []
     assert [steady(r) for r in rescd.snapshot()["resources"]] == before
 
 
 def test_H6_a_change_of_another_resource_moves_nothing_here(rescd):
     before = steady(rescd.show("payments"))
-    assert load(rescd, changed("ledger.breaker.failure_rate", 0.7))["changed"] == ["ledger"]
+    assert rescd.load(changed("ledger.breaker.failure_rate", 0.7))["changed"] == ["ledger"]
     assert steady(rescd.show("payments")) == before
     assert rescd.show("ledger")["policy"]["breaker"]["failure_rate"] == 0.7
 
@@ -66,14 +59,14 @@ def test_H6_a_change_of_another_resource_moves_nothing_here(rescd):
                                           ("payments.retry.budget.capacity", [20, 30])])
 def test_H6_what_the_segment_remembers_of_an_earlier_setting_is_no_change(rescd, path, values):
     for value in values:
-        assert load(rescd, changed(path, value))["changed"] == ["payments"]
-        assert load(rescd, changed(path, value))["changed"] == []
+        assert rescd.load(changed(path, value))["changed"] == ["payments"]
+        assert rescd.load(changed(path, value))["changed"] == []
 
 
 @pytest.mark.parametrize("cooldown", ["30s", "5s"])
 def test_H6_another_cooldown_counts_from_the_next_opening(rescd, cooldown):
     """The due time was drawn at the opening; a reload does not move it."""
-    assert load(rescd, changed("payments.breaker.cooldown", cooldown))["changed"] == ["payments"]
+    assert rescd.load(changed("payments.breaker.cooldown", cooldown))["changed"] == ["payments"]
     seen = rescd.show("payments")
     assert (seen["state"], seen["due_left_ms"]) == ("open", 3000)
     rescd.advance("3s")
@@ -85,7 +78,7 @@ def test_H6_a_probe_that_is_out_stays_out(rescd):
     rescd.advance("3s")
     probe = rescd.one.enter("payments")
     assert probe["probe"]
-    load(rescd, changed("payments.breaker.cooldown", "30s"))
+    rescd.load(changed("payments.breaker.cooldown", "30s"))
     seen = rescd.show("payments")
     assert (seen["state"], seen["probes"]["out"], seen["permits"]["in_use"]) == ("half_open", 1, 3)
     assert rescd.worker().enter("payments")["answer"] == "half_open"
@@ -94,22 +87,22 @@ def test_H6_a_probe_that_is_out_stays_out(rescd):
 
 
 def test_H6_another_window_keeps_the_state(rescd):
-    load(rescd, changed("payments.breaker.window", "1m"))
+    rescd.load(changed("payments.breaker.window", "1m"))
     seen = rescd.show("payments")
     assert (seen["state"], seen["due_left_ms"], seen["permits"]["in_use"]) == ("open", 3000, 2)
     before = rescd.show("ledger")["counters"]
-    load(rescd, changed("ledger.breaker.window", "1m"))
+    rescd.load(changed("ledger.breaker.window", "1m"))
     assert rescd.show("ledger")["counters"] == before and rescd.show("ledger")["state"] == "closed"
 
 
 def test_H6_a_resource_that_was_removed_and_comes_back_owes_nothing_and_is_owed_its_permits(rescd):
     without = {"resources": {"ledger": CONFIG["resources"]["ledger"]}}
-    assert load(rescd, without)["removed"] == ["payments"]
+    assert rescd.load(without)["removed"] == ["payments"]
     told = rescd.one.enter("payments")
     assert told["r"] == -2  # ENOENT: never unguarded in silence
     assert [r["name"] for r in rescd.snapshot()["resources"]] == ["ledger"]
     assert rescd.one.leave(rescd.kept[0])["answer"] == "stale"  # the breaker has opened since; the permit is given back
-    assert load(rescd, CONFIG)["added"] == ["payments"]
+    assert rescd.load(CONFIG)["added"] == ["payments"]
     seen = rescd.show("payments")
     assert (seen["state"], seen["permits"]["in_use"]) == ("closed", 1)
     assert rescd.one.enter("payments")["r"] == 0
@@ -123,7 +116,7 @@ def test_workers_keep_their_handles_and_never_see_an_error(host):
     for i, worker in enumerate(crew):
         worker.busy("ledger", 0.01, i + 1)
     for i in range(20):
-        load(rescd, changed("ledger.breaker.min_calls", 1000 + i))
+        rescd.load(changed("ledger.breaker.min_calls", 1000 + i))
     told = [worker.idle() for worker in crew]
     assert [(t["errors"], t["leave_errors"], t["refused"]) for t in told] == [(0, 0, 0)] * 3
     assert rescd.show("ledger")["counters"]["enters"] == sum(t["enters"] for t in told)
@@ -268,7 +261,7 @@ def test_H7_a_bad_file_keeps_the_old_configuration_and_shows_until_a_good_one_lo
     assert [e["kind"] for e in rescd.events() if e["kind"].startswith("reload")] == ["reload", "reload_failed"]
     if os.path.isdir(rescd.config_path) and not os.path.islink(rescd.config_path):
         os.rmdir(rescd.config_path)
-    load(rescd, CONFIG)
+    rescd.load(CONFIG)
     assert not rescd.snapshot()["daemon"]["reload"]["last_failed"]
     assert "last reload failed" not in rescd.ctl("list").stdout
     assert metric(rescd.scrape(), "resc_config_reload_success") == 1
@@ -291,8 +284,7 @@ def test_a_reload_is_done_as_a_whole(host):
     """More workers than the table holds, another limit, another address of the metrics: all of it in one reload."""
     rescd = host(CONFIG)
     worker = rescd.worker()
-    rescd.write_config({**changed("payments.bulkhead.limit", 3), "workers": 2048})
-    assert rescd.reload()["replaced"]
+    assert rescd.load({**changed("payments.bulkhead.limit", 3), "workers": 2048})["replaced"]
     assert rescd.snapshot()["segment"]["dims"]["workers"] == 2048
     assert rescd.show("payments")["permits"]["limit"] == 3
     assert worker.call("payments")["r"] == 0

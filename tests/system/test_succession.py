@@ -94,13 +94,12 @@ def test_with_permits_out_the_total_never_passes_the_limit(host):
     rescd = host({"resources": {"payments": {"bulkhead": {"limit": 8}}}})
     one, other = rescd.crew(2)
     kept = one.hold("payments", 6)
-    rescd.write_config({"resources": {"payments": {"bulkhead": {"limit": 8}}, **{"s%d" % i: {} for i in range(30)}}})
-    assert rescd.reload()["replaced"]
+    assert rescd.load({"resources": {"payments": {"bulkhead": {"limit": 8}}, **{"s%d" % i: {} for i in range(30)}}})["replaced"]
     fresh = other.hold("payments", 2)
     assert other.enter("payments")["answer"] == "full"
     for ticket in kept:
         assert one.leave(ticket)["r"] == 0
-        got = until(lambda: (lambda t: t if t["r"] == 0 else None)(other.enter("payments")), what="the permit that was given back")
+        got = other.until_admitted("payments", what="the permit that was given back")
         fresh.append(got["ticket"])
         assert other.enter("payments")["answer"] == "full"
     assert all(other.leave(t)["r"] == 0 for t in fresh)
@@ -217,8 +216,7 @@ def test_it_cannot_be_replaced_again_while_calls_of_before_are_inside(host):
     rescd = host(CONFIG)
     worker = rescd.worker()
     kept = worker.hold("payments", 2)
-    rescd.write_config(larger(20))
-    assert rescd.reload()["replaced"]
+    assert rescd.load(larger(20))["replaced"]
     rescd.write_config(larger(60))
     told = rescd.reload(code=1)
     assert not told["ok"] and "2 calls" in told["problems"][0]["text"]
@@ -232,8 +230,7 @@ def test_permits_of_before_come_back_also_while_rescd_is_dead(host, asker):
     rescd = host({"resources": {"payments": {"bulkhead": {"limit": 8}}}})
     holder, other = rescd.crew(2)
     kept = holder.hold("payments", 6)
-    rescd.write_config({"resources": {"payments": {"bulkhead": {"limit": 8}}, **{"s%d" % i: {"bulkhead": {"limit": 1}} for i in range(30)}}})
-    assert rescd.reload()["replaced"]
+    assert rescd.load({"resources": {"payments": {"bulkhead": {"limit": 8}}, **{"s%d" % i: {"bulkhead": {"limit": 1}} for i in range(30)}}})["replaced"]
     other = other if asker == "old" else rescd.worker()
     rescd.kill()
     other.hold("payments", 2)

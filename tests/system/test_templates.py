@@ -43,13 +43,6 @@ def consecutive(rescd, name):
     return rescd.show(name)["policy"]["breaker"]["consecutive"]
 
 
-def load(rescd, fresh):
-    rescd.write_config(fresh)
-    answer = rescd.reload()
-    assert answer["ok"], answer
-    return answer
-
-
 def looked_up_again(worker, name):
     """A lookup that succeeds now: what was refused is refused for a second without a question."""
     until(lambda: worker.ask("lookup", name)["r"] == 0, what="%s can be looked up" % name)
@@ -92,12 +85,10 @@ def test_a_storm_of_workers_that_ask_for_the_same_names_makes_each_once(host):
     rescd = host(config(made=256))
     crew = rescd.crew(64)
     wanted = ["shard-%d" % i for i in range(200)]
-    began = time.monotonic()
     for n, worker in enumerate(crew):
         order = wanted[n * 3:] + wanted[:n * 3]  # each begins elsewhere
         worker.send("\n".join("lookup " + name for name in order))
     answers = [worker.receive() for worker in crew for _ in wanted]
-    print("64 workers, 200 names: %.2f s" % (time.monotonic() - began))
     assert {a["r"] for a in answers} == {0}
     listed = sorted(r["name"] for r in rescd.snapshot()["resources"])
     assert listed == sorted(wanted + ["payments", "shard-hot-named"])
@@ -114,7 +105,7 @@ def test_a_dead_rescd_is_an_error_within_a_bounded_time_and_all_is_well_when_it_
     began = time.monotonic()
     code, text = refused(worker, "shard-2")
     assert code == errno.EAGAIN and "rescd" in text and "shard-2" in text
-    assert time.monotonic() - began < PATIENCE_MS / 1000 + 1
+    assert time.monotonic() - began < PATIENCE_MS / 1000 + 5  # a loaded machine may be late
     assert worker.call("shard-1")["r"] == 0 and worker.call("payments")["r"] == 0
     rescd.start()
     looked_up_again(worker, "shard-2")
@@ -172,9 +163,9 @@ def test_F7_a_worker_that_dies_in_the_middle_of_a_question_leaves_nothing(host, 
     assert dying.died() == -signal.SIGKILL
     until(lambda: rescd.snapshot()["workers"] == [], what="the dead one is reaped")
     for n in range(40):  # more than there are places
-        rescd_worker = rescd.worker(env={"RESC_FAILPOINT": step + "=kill"})
-        rescd_worker.send("lookup", "shard-1%d" % n)
-        rescd_worker.died()
+        dying = rescd.worker(env={"RESC_FAILPOINT": step + "=kill"})
+        dying.send("lookup", "shard-1%d" % n)
+        assert dying.died() == -signal.SIGKILL
     lookup(rescd.worker(), "shard-1", "shard-2")
 
 
@@ -183,6 +174,7 @@ def test_F7_a_worker_that_stops_in_the_middle_of_a_question_is_in_nobodys_way(ho
     rescd = host(CONFIG)
     stopping = rescd.worker(env={"RESC_FAILPOINT": step + "=stop"})
     stopping.send("lookup", "shard-1")
+    stopping.until_stopped()
     worker = rescd.worker()
     lookup(worker, "shard-1", "shard-2")
     assert worker.call("shard-1")["r"] == 0
@@ -325,7 +317,7 @@ def test_J3_the_series_of_the_retired_disappear_and_come_back(host):
     assert "payments" in series()
     worker.call("shard-7")
     page = rescd.scrape()
-    assert {v for (name, labels), v in page.items() if name == "resc_admitted_total" and dict(labels).get("resource") == "shard-7"} <= {2}
+    assert {v for (name, labels), v in page.items() if name == "resc_admitted_total" and dict(labels).get("resource") == "shard-7"} == {2}
     assert "shard-7" in series()
 
 
@@ -336,17 +328,17 @@ def test_H6_a_made_resource_follows_its_pattern_and_keeps_its_state(host):
     worker = rescd.worker()
     worker.fail("shard-7", 5)
     lookup(worker, "shard-hot-1")
-    answer = load(rescd, config({"shard-*": {"breaker": {"consecutive": 8, "cooldown": "10s"}, "bulkhead": {"limit": 10}}}))
+    answer = rescd.load(config({"shard-*": {"breaker": {"consecutive": 8, "cooldown": "10s"}, "bulkhead": {"limit": 10}}}))
     assert answer["changed"] == ["shard-7"] and answer["removed"] == []
     assert consecutive(rescd, "shard-7") == 8 and worker.state("shard-7")["state"] == "open"
-    assert load(rescd, config({"shard-*": {"breaker": {"consecutive": 8, "cooldown": "10s"}, "bulkhead": {"limit": 10}}}))["changed"] == []
+    assert rescd.load(config({"shard-*": {"breaker": {"consecutive": 8, "cooldown": "10s"}, "bulkhead": {"limit": 10}}}))["changed"] == []
 
 
 def test_H6_a_made_resource_moves_to_a_longer_pattern(host):
     rescd = host(CONFIG)
     worker = rescd.worker()
     worker.fail("shard-7", 5)
-    load(rescd, config({"shard-7*": {"breaker": {"consecutive": 3, "cooldown": "10s"}}}))
+    rescd.load(config({"shard-7*": {"breaker": {"consecutive": 3, "cooldown": "10s"}}}))
     assert consecutive(rescd, "shard-7") == 3 and worker.state("shard-7")["state"] == "open"
 
 
@@ -354,11 +346,11 @@ def test_H6_a_made_resource_that_no_pattern_matches_any_more_is_retired(host):
     rescd = host(CONFIG)
     worker = rescd.worker()
     kept = worker.hold("shard-7", 1)
-    answer = load(rescd, {"resources": {"payments": {"breaker": {"consecutive": 3}}}})
+    answer = rescd.load({"resources": {"payments": {"breaker": {"consecutive": 3}}}})
     assert sorted(answer["removed"]) == ["shard-7", "shard-hot-named"]
     assert worker.leave(kept[0])["r"] == 0
     assert worker.enter("shard-7")["r"] == -errno.ENOENT
-    load(rescd, CONFIG)
+    rescd.load(CONFIG)
     assert worker.enter("shard-7")["r"] == 0
 
 
@@ -367,7 +359,7 @@ def test_H6_a_made_resource_that_is_named_becomes_the_configurations_and_back(ho
     worker = rescd.worker()
     worker.fail("shard-7", 4)
     named = {"shard-7": {"breaker": {"consecutive": 5, "cooldown": "10s"}, "bulkhead": {"limit": 10}}}
-    assert load(rescd, config(named, idle="2s"))["changed"] == ["shard-7"]
+    assert rescd.load(config(named, idle="2s"))["changed"] == ["shard-7"]
     lookup(worker, "shard-8")
 
     def retired(name):
@@ -376,7 +368,7 @@ def test_H6_a_made_resource_that_is_named_becomes_the_configurations_and_back(ho
 
     until(lambda: retired("shard-8"), patience=30)
     assert "shard-7" in names(rescd)
-    assert load(rescd, config(idle="2s"))["removed"] == []
+    assert rescd.load(config(idle="2s"))["removed"] == []
     worker.fail("shard-7", 1)
     assert worker.state("shard-7")["state"] == "open"  # its fifth in a row: nothing was lost on the way
     assert consecutive(rescd, "shard-7") == 5
@@ -386,8 +378,8 @@ def test_a_pattern_that_comes_with_a_reload_is_known_at_once(host):
     rescd = host({"resources": {"payments": {"breaker": {"consecutive": 3}}}})
     worker = rescd.worker()
     assert refused(worker, "shard-7")[0] == errno.ENOENT
-    load(rescd, config(made=100))
+    rescd.load(config(made=100))
     lookup(worker, *("shard-%d" % i for i in range(100)))
     assert refused(worker, "paymenst")[0] == errno.ENOENT
-    load(rescd, config({"paym*": {"breaker": {"consecutive": 3}}}, made=200))
+    rescd.load(config({"paym*": {"breaker": {"consecutive": 3}}}, made=200))
     lookup(worker, "paymenst")

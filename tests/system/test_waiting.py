@@ -91,7 +91,7 @@ def test_nobody_waits_beyond_its_deadline(host):
     holder.hold("payments", 2)
     waiting(rescd, waiter, deadline_ms=200)
     rescd.advance("200ms")
-    assert waiter.receive()["r"] in (DEADLINE, FULL)
+    assert waiter.receive()["r"] == DEADLINE
     assert seen(rescd)["waiting"] == 0
 
 
@@ -109,8 +109,7 @@ def test_C5_a_raised_limit_lets_in_who_waits(host):
     holder.hold("payments", 2)
     for waiter in waiters:
         waiting(rescd, waiter)
-    rescd.write_config(config(limit=4))
-    assert rescd.reload()["ok"]
+    rescd.load(config(limit=4))
     assert [w.receive()["r"] for w in waiters] == [0, 0]
     now = seen(rescd)
     assert (now["in_use"], now["limit"], now["waiting"], now["waited"]) == (4, 4, 0, 2)
@@ -175,6 +174,7 @@ def test_C1_a_stopped_releaser_hinders_nobody_for_longer_than_a_slice(host):
     waiting(rescd, waiter)
     holder.send("leave", ticket, "ok")
     assert waiter.receive()["r"] == 0  # no clock was moved: it did not wait in vain
+    holder.until_stopped()
     holder.signal(signal.SIGCONT)
     assert holder.receive()["r"] == 0
 
@@ -293,10 +293,11 @@ def test_C5_a_share_takes_no_permit_from_its_holder(host):
         other.kill()
     until_limit(rescd, 2)
     assert seen(rescd)["in_use"] == 6
-    for ticket in tickets:
-        assert others[0].enter("payments")["r"] == FULL or permits(rescd)["in_use"] <= 2
+    for ticket in tickets[:5]:
+        assert others[0].enter("payments")["r"] == FULL
         assert holder.leave(ticket)["r"] == 0
-    until(lambda: seen(rescd)["in_use"] <= 1)
+    assert others[0].enter("payments")["r"] == 0
+    assert seen(rescd)["in_use"] == 2
 
 
 def test_C5_a_share_may_become_a_number_and_again_a_share(host):
@@ -305,8 +306,7 @@ def test_C5_a_share_may_become_a_number_and_again_a_share(host):
         worker.status()
     until_limit(rescd, 3)
     for limit, expected in ((7, 7), ("200%", 6), (0.5, 2)):
-        rescd.write_config(config(limit=limit, max_wait="0s"))
-        assert rescd.reload()["ok"]
+        rescd.load(config(limit=limit, max_wait="0s"))
         assert seen(rescd)["limit"] == expected
         assert admitted(rescd) == expected
 
@@ -331,8 +331,7 @@ def test_who_waits_goes_on_waiting_in_a_new_segment(host):
     tickets = holder.hold("payments", 2)
     for waiter in waiters:
         waiting(rescd, waiter)
-    rescd.write_config(config(workers=512))
-    assert rescd.reload()["replaced"]
+    assert rescd.load(config(workers=512))["replaced"]
     until_waiting(rescd, 2)  # there, and at once
     holder.leave(tickets[0])
     until_waiting(rescd, 1)
@@ -348,8 +347,7 @@ def test_a_share_does_not_collapse_while_workers_are_on_their_way_to_a_new_segme
     for worker in crew:
         worker.status()
     until_limit(rescd, 5)
-    rescd.write_config(config(workers=512, limit="100%", max_wait="0s"))
-    assert rescd.reload()["replaced"]
+    assert rescd.load(config(workers=512, limit="100%", max_wait="0s"))["replaced"]
     assert crew[0].call("payments")["r"] == 0  # one has come
     assert seen(rescd)["limit"] == 5
     assert admitted(rescd) == 5
@@ -377,6 +375,7 @@ def test_a_wait_ends_with_a_permit_or_after_max_wait(host):
         until_waiting(rescd, 1)
         rescd.advance("400ms")
         assert waiter.receive()["r"] == FULL
+    rescd.load(config(limit=1, max_wait="1h"))
     waiter.send_enter("payments")
     until_waiting(rescd, 1)
     holder.leave(ticket)

@@ -463,12 +463,20 @@ static void start_waiter(struct waiter *w, resc_resource *resource)
 	start_waiter_until(w, resource, RESC_NO_DEADLINE);
 }
 
-/* Somebody sleeps on the slot of that ticket. */
-static void until_it_sleeps(const resc_once *once)
+static uint64_t sleepers(void)
 {
-	for (int i = 0; i < 5000 && fixture_load(&n.map.once_entries[once->slot].waiters) == 0; i++)
+	uint64_t sum = 0;
+
+	for (uint32_t i = 0; i < n.map.dims.once; i++)
+		sum += fixture_load(&n.map.once_entries[i].waiters);
+	return sum;
+}
+
+static void until_it_sleeps(void)
+{
+	for (int i = 0; i < 20000 && sleepers() == 0; i++)
 		named_sleep_ms(1);
-	ck_assert_uint_eq(fixture_load(&n.map.once_entries[once->slot].waiters), 1);
+	ck_assert_uint_eq(sleepers(), 1);
 }
 
 static int end_waiter(struct waiter *w)
@@ -485,7 +493,7 @@ START_TEST(who_waits_gets_the_answer)
 	reload(waits);
 	ck_assert_int_eq(begin(pay, "k", &once), 0);
 	start_waiter(&w, other);
-	until_it_sleeps(&once);
+	until_it_sleeps();
 	ck_assert_int_eq(resc_once_done(&once, "late", 4), 0);
 	ck_assert_int_eq(end_waiter(&w), RESC_ONCE_DONE);
 	ck_assert_mem_eq(w.once.answer, "late", 4);
@@ -502,7 +510,7 @@ START_TEST(who_waits_for_an_abandoned_key_is_first)
 	reload(waits);
 	ck_assert_int_eq(begin(pay, "k", &once), 0);
 	start_waiter(&w, other);
-	until_it_sleeps(&once);
+	until_it_sleeps();
 	ck_assert_int_eq(resc_once_abandon(&once), 0);
 	ck_assert_int_eq(end_waiter(&w), 0);
 	ck_assert_int_eq(resc_once_done(&w.once, "b", 1), 0);
@@ -518,7 +526,7 @@ START_TEST(waiting_ends_with_max_wait)
 	reload(waits);
 	ck_assert_int_eq(begin(pay, "k", &once), 0);
 	start_waiter(&w, other);
-	until_it_sleeps(&once);
+	until_it_sleeps();
 	named_sleep_ms(120); /* slices pass, and time stands still */
 	ck_assert_int_eq(w.r, -1000);
 	named_at(&n, 1000 + 60000);
@@ -538,7 +546,7 @@ START_TEST(waiting_is_cut_to_the_deadline)
 	options.deadline_ns = resc_deadline_after_ms(0);
 	ck_assert_int_eq(resc_once_begin(other, "k", 1, &options, &again), RESC_ONCE_BUSY);
 	start_waiter_until(&w, other, resc_deadline_after_ms(500));
-	until_it_sleeps(&once);
+	until_it_sleeps();
 	named_at(&n, 1499);
 	named_sleep_ms(60);
 	ck_assert_int_eq(w.r, -1000);
@@ -816,7 +824,7 @@ START_TEST(who_waits_learns_of_a_death)
 	reload(waits);
 	ck_assert_int_eq(hand_do(&h, ORDER_BEGIN), 0);
 	start_waiter(&w, other);
-	named_sleep_ms(20);
+	until_it_sleeps();
 	hand_end(&h, SIGKILL);
 	ck_assert_int_eq(end_waiter(&w), RESC_ONCE_UNKNOWN);
 }

@@ -66,7 +66,7 @@ static void go(struct member *m)
 	map_close(&m->map);
 }
 
-/* A child that registers and does nothing more; failpoints as in failpoint.h, or NULL. */
+/* A child that registers, stops, and does nothing more; failpoints as in failpoint.h, or NULL. */
 static pid_t child(const char *failpoints)
 {
 	pid_t pid = fork();
@@ -76,15 +76,10 @@ static pid_t child(const char *failpoints)
 		struct member m;
 		failpoint_set(failpoints);
 		come(&m);
-		pause();
+		raise(SIGSTOP);
+		_exit(0);
 	}
 	return pid;
-}
-
-static void until_workers(unsigned count)
-{
-	while (share_workers(&n.map) != count)
-		named_sleep_ms(1);
 }
 
 static void kill_child(pid_t pid)
@@ -184,8 +179,8 @@ START_TEST(C5_the_dead_count_until_they_are_reaped_and_a_sweep_counts_once)
 	named_reload(&n, &p);
 	for (unsigned i = 0; i < 8; i++)
 		pids[i] = child(NULL);
-	until_workers(8);
-	share_recount(&n.map);
+	for (unsigned i = 0; i < 8; i++)
+		until_stopped(pids[i]);
 	ck_assert_uint_eq(target(), 8);
 	for (unsigned i = 0; i < 5; i++)
 		kill_child(pids[i]);

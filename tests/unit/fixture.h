@@ -85,6 +85,28 @@ static inline int fixture_wait(pid_t pid)
 	return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
 }
 
+/* Those tests, each between set_up and tear_down. They may take long on a machine that has much to do; who hangs is stopped all the same.
+ */
+static inline TCase *fixture_case(const char *name, const TTest *const *tests, size_t count, void (*set_up)(void), void (*tear_down)(void))
+{
+	TCase *tcase = tcase_create(name);
+
+	tcase_add_checked_fixture(tcase, set_up, tear_down);
+	tcase_set_timeout(tcase, 120);
+	for (size_t i = 0; i < count; i++)
+		tcase_add_test(tcase, tests[i]);
+	return tcase;
+}
+#define FIXTURE_CASE(name, tests, set_up, tear_down) fixture_case(name, tests, sizeof(tests) / sizeof((tests)[0]), set_up, tear_down)
+
+static inline Suite *fixture_suite(const char *name, TCase *tcase)
+{
+	Suite *suite = suite_create(name);
+
+	suite_add_tcase(suite, tcase);
+	return suite;
+}
+
 /* Runs a suite: 0 when everything passed. */
 static inline int fixture_run(Suite *suite)
 {
@@ -95,5 +117,6 @@ static inline int fixture_run(Suite *suite)
 	srunner_free(runner);
 	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }
+#define FIXTURE_RUN(name, tests, set_up, tear_down) fixture_run(fixture_suite(name, FIXTURE_CASE(name, tests, set_up, tear_down)))
 
 #endif

@@ -296,19 +296,6 @@ static inline int named_run(Suite *suite)
 	}
 	return result;
 }
-
-static inline int named_run_tests(const char *name, const TTest *const *tests, size_t count, void (*set_up)(void), void (*tear_down)(void))
-{
-	Suite *suite = suite_create(name);
-	TCase *tcase = tcase_create(name);
-
-	tcase_add_checked_fixture(tcase, set_up, tear_down);
-	tcase_set_timeout(tcase, 60);
-	for (size_t i = 0; i < count; i++)
-		tcase_add_test(tcase, tests[i]);
-	suite_add_tcase(suite, tcase);
-	return named_run(suite);
-}
-#define NAMED_RUN(name, tests, set_up, tear_down) named_run_tests(name, tests, sizeof(tests) / sizeof((tests)[0]), set_up, tear_down)
+#define NAMED_RUN(name, tests, set_up, tear_down) named_run(fixture_suite(name, FIXTURE_CASE(name, tests, set_up, tear_down)))
 
 #endif

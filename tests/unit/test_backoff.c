@@ -248,20 +248,19 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("backoff");
-	TCase *tests = tcase_create("backoff");
+	const TTest *const tests[] = {
+	        none_does_not_wait,
+	        fixed,
+	        exponential_doubles_up_to_the_cap,
+	        the_ranges_of_jitter,
+	        the_cap_is_never_passed,
+	        proportional_jitter_does_not_gather_at_the_cap,
+	        no_cap_is_no_cap,
+	        nothing_wraps,
+	        E5_jitter_breaks_up_a_thundering_herd,
+	        E12_a_hundred_that_reconnect_do_not_come_together,
+	        G4_forked_workers_do_not_wait_for_the_same_time,
+	};
 
-	tcase_add_test(tests, none_does_not_wait);
-	tcase_add_test(tests, fixed);
-	tcase_add_test(tests, exponential_doubles_up_to_the_cap);
-	tcase_add_test(tests, the_ranges_of_jitter);
-	tcase_add_test(tests, the_cap_is_never_passed);
-	tcase_add_test(tests, proportional_jitter_does_not_gather_at_the_cap);
-	tcase_add_test(tests, no_cap_is_no_cap);
-	tcase_add_test(tests, nothing_wraps);
-	tcase_add_test(tests, E5_jitter_breaks_up_a_thundering_herd);
-	tcase_add_test(tests, E12_a_hundred_that_reconnect_do_not_come_together);
-	tcase_add_test(tests, G4_forked_workers_do_not_wait_for_the_same_time);
-	suite_add_tcase(suite, tests);
-	return fixture_run(suite);
+	return FIXTURE_RUN("backoff", tests, NULL, NULL);
 }

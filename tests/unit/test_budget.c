@@ -1318,7 +1318,7 @@ END_TEST
 
 int main(void)
 {
-	const TTest *const all[] = {
+	const TTest *const tests[] = {
 	        starts_full,
 	        D3_clamped_at_both_ends,
 	        D4_ratio_0_has_only_the_floor,
@@ -1379,13 +1379,6 @@ int main(void)
 	        a_claimer_that_is_stopped_brings_nothing_that_has_expired,
 	        D10_death_of_a_claimer_loses_that_interval_at_most,
 	};
-	Suite *suite = suite_create("budget");
-	TCase *tests = tcase_create("budget");
 
-	tcase_add_checked_fixture(tests, set_up, tear_down);
-	tcase_set_timeout(tests, 120);
-	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
-		tcase_add_test(tests, all[i]);
-	suite_add_tcase(suite, tests);
-	return fixture_run(suite);
+	return FIXTURE_RUN("budget", tests, set_up, tear_down);
 }

@@ -23,6 +23,7 @@
 #include "config_key.h"
 #include "config_place.h"
 #include "config_value.h"
+#include "fixture.h"
 #include "policy.h"
 
 #define MS     UINT64_C(1000000)
@@ -1465,69 +1466,53 @@ START_TEST(the_examples_of_the_manual_load)
 }
 END_TEST
 
-static Suite *suite(void)
-{
-	Suite *s = suite_create("configuration");
-	TCase *text = tcase_create("text"), *files = tcase_create("files");
-
-	tcase_add_checked_fixture(text, NULL, clean);
-	tcase_set_timeout(text, 60);
-	tcase_add_test(text, valid_files_load_and_stay_in_the_ranges_of_the_library);
-	tcase_add_test(text, invalid_files_say_what_is_wrong_and_where);
-	tcase_add_test(text, every_key_is_stored);
-	tcase_add_test(text, defaults_are_those_of_the_library);
-	tcase_add_test(text, durations);
-	tcase_add_test(text, shares);
-	tcase_add_test(text, values_in_words);
-	tcase_add_loop_test(text, every_numeric_key_refuses_wrong_types_and_ranges, 0, (int)NUMERIC_KEYS);
-	tcase_add_test(text, E6_zero_durations_are_refused_or_documented);
-	tcase_add_test(text, keys_are_merged_over_the_defaults);
-	tcase_add_test(text, a_breaker_opens_by_the_rules_that_are_given);
-	tcase_add_test(text, successes_follow_probes);
-	tcase_add_test(text, retries_have_a_budget_unless_somebody_says_otherwise);
-	tcase_add_test(text, a_window_is_of_time_or_of_calls);
-	tcase_add_test(text, L03_min_calls_above_a_window_of_calls_are_the_window);
-	tcase_add_test(text, a_limit_is_a_number_or_a_share_of_the_workers);
-	tcase_add_test(text, a_rate_has_a_burst_of_a_second);
-	tcase_add_test(text, a_budget_is_tokens_or_a_cap_or_both);
-	tcase_add_test(text, a_timeout_costs_what_a_retry_costs_unless_it_is_said);
-	tcase_add_test(text, retries_follow_the_outcomes_that_are_named);
-	tcase_add_test(text, modes_are_of_the_block_or_of_the_resource);
-	tcase_add_test(text, the_longest_pattern_wins);
-	tcase_add_test(text, patterns_inherit_the_defaults);
-	tcase_add_test(text, timeouts_that_are_switched_off_are_none);
-	tcase_add_test(text, no_contradiction_is_made_up_from_a_refused_value);
-	tcase_add_test(text, addresses_of_the_metrics_page);
-	tcase_add_test(text, modes_give_nothing_to_others);
-	tcase_add_test(text, half_a_file_is_never_accepted);
-	tcase_add_test(text, changed_bytes_are_survived);
-	tcase_add_test(text, places_survive_any_bytes);
-	tcase_add_test(text, places_count_characters_and_decode_keys);
-	tcase_add_test(text, depth_is_no_danger);
-	tcase_add_test(text, as_many_resources_as_a_segment_can_hold);
-	tcase_add_test(text, problems_are_bounded);
-	tcase_add_test(text, the_manual_has_the_table_of_the_program);
-	tcase_add_test(text, the_examples_of_the_manual_load);
-	suite_add_tcase(s, text);
-
-	tcase_add_checked_fixture(files, make_directory, remove_directory);
-	tcase_set_timeout(files, 60);
-	tcase_add_test(files, groups_are_looked_up_where_the_file_is_used);
-	tcase_add_test(files, what_is_no_file_is_refused);
-	tcase_add_test(files, an_unreadable_file_is_refused);
-	tcase_add_test(files, a_file_that_is_too_large_is_refused);
-	tcase_add_test(files, each_load_reads_the_file_again);
-	tcase_add_test(files, the_locale_has_no_say);
-	suite_add_tcase(s, files);
-	return s;
-}
-
 int main(void)
 {
-	SRunner *runner = srunner_create(suite());
+	const TTest *const texts[] = {
+	        valid_files_load_and_stay_in_the_ranges_of_the_library,
+	        invalid_files_say_what_is_wrong_and_where,
+	        every_key_is_stored,
+	        defaults_are_those_of_the_library,
+	        durations,
+	        shares,
+	        values_in_words,
+	        E6_zero_durations_are_refused_or_documented,
+	        keys_are_merged_over_the_defaults,
+	        a_breaker_opens_by_the_rules_that_are_given,
+	        successes_follow_probes,
+	        retries_have_a_budget_unless_somebody_says_otherwise,
+	        a_window_is_of_time_or_of_calls,
+	        L03_min_calls_above_a_window_of_calls_are_the_window,
+	        a_limit_is_a_number_or_a_share_of_the_workers,
+	        a_rate_has_a_burst_of_a_second,
+	        a_budget_is_tokens_or_a_cap_or_both,
+	        a_timeout_costs_what_a_retry_costs_unless_it_is_said,
+	        retries_follow_the_outcomes_that_are_named,
+	        modes_are_of_the_block_or_of_the_resource,
+	        the_longest_pattern_wins,
+	        patterns_inherit_the_defaults,
+	        timeouts_that_are_switched_off_are_none,
+	        no_contradiction_is_made_up_from_a_refused_value,
+	        addresses_of_the_metrics_page,
+	        modes_give_nothing_to_others,
+	        half_a_file_is_never_accepted,
+	        changed_bytes_are_survived,
+	        places_survive_any_bytes,
+	        places_count_characters_and_decode_keys,
+	        depth_is_no_danger,
+	        as_many_resources_as_a_segment_can_hold,
+	        problems_are_bounded,
+	        the_manual_has_the_table_of_the_program,
+	        the_examples_of_the_manual_load,
+	};
+	const TTest *const files[] = {
+	        groups_are_looked_up_where_the_file_is_used, what_is_no_file_is_refused,     an_unreadable_file_is_refused,
+	        a_file_that_is_too_large_is_refused,         each_load_reads_the_file_again, the_locale_has_no_say,
+	};
+	TCase *text = FIXTURE_CASE("text", texts, NULL, clean);
 
-	srunner_run_all(runner, CK_ENV);
-	int failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	tcase_add_loop_test(text, every_numeric_key_refuses_wrong_types_and_ranges, 0, (int)NUMERIC_KEYS);
+	Suite *suite = fixture_suite("configuration", text);
+	suite_add_tcase(suite, FIXTURE_CASE("files", files, make_directory, remove_directory));
+	return fixture_run(suite);
 }

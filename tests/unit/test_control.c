@@ -236,7 +236,7 @@ END_TEST
 
 int main(void)
 {
-	const TTest *const all[] = {
+	const TTest *const tests[] = {
 	        a_command_comes_back_with_its_result,
 	        nobody_there_is_said,
 	        a_stopped_server_does_not_hang_the_client,
@@ -247,13 +247,6 @@ int main(void)
 	        what_is_no_socket_is_not_removed,
 	        paths_are_checked,
 	};
-	Suite *suite = suite_create("control");
-	TCase *tests = tcase_create("control");
 
-	tcase_add_checked_fixture(tests, set_up, tear_down);
-	tcase_set_timeout(tests, 30);
-	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
-		tcase_add_test(tests, all[i]);
-	suite_add_tcase(suite, tests);
-	return fixture_run(suite);
+	return FIXTURE_RUN("control", tests, set_up, tear_down);
 }

@@ -559,9 +559,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("corrupt");
-	TCase *tests = tcase_create("corrupt");
-	const TTest *const all[] = {
+	const TTest *const tests[] = {
 	        each_word_of_a_resource_is_bad_in_turn,
 	        a_ticket_that_is_out_while_its_segment_goes_bad,
 	        bytes_that_change_under_the_hands_of_threads,
@@ -569,12 +567,9 @@ int main(void)
 	        a_fork_on_a_bad_segment,
 	};
 
-	tcase_add_checked_fixture(tests, set_up, tear_down);
-	tcase_set_timeout(tests, 60);
-	tcase_add_loop_test(tests, random_words_in_a_region, 0, REGIONS);
-	tcase_add_loop_test(tests, the_same_word_all_over_a_region, 0, REGIONS);
-	for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
-		tcase_add_test(tests, all[i]);
-	suite_add_tcase(suite, tests);
-	return named_run(suite);
+	TCase *tcase = FIXTURE_CASE("corrupt", tests, set_up, tear_down);
+
+	tcase_add_loop_test(tcase, random_words_in_a_region, 0, REGIONS);
+	tcase_add_loop_test(tcase, the_same_word_all_over_a_region, 0, REGIONS);
+	return named_run(fixture_suite("corrupt", tcase));
 }

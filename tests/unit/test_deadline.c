@@ -249,23 +249,21 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("deadline");
-	TCase *tests = tcase_create("deadline");
+	const TTest *const tests[] = {
+	        the_real_clock_is_monotonic_time,
+	        after,
+	        a_child_is_never_past_its_parent,
+	        what_is_left_is_rounded_up,
+	        headers_are_read,
+	        what_is_no_number_of_milliseconds_is_refused,
+	        headers_are_written,
+	        a_deadline_survives_the_header,
+	        grpc_headers_are_read,
+	        what_is_no_grpc_timeout_is_refused,
+	        grpc_headers_are_written_in_the_finest_unit_that_fits,
+	        without_a_deadline_there_is_no_grpc_timeout_to_send,
+	        a_grpc_deadline_is_never_shortened_and_hardly_lengthened,
+	};
 
-	tcase_add_checked_fixture(tests, set_up, tear_down);
-	tcase_add_test(tests, the_real_clock_is_monotonic_time);
-	tcase_add_test(tests, after);
-	tcase_add_test(tests, a_child_is_never_past_its_parent);
-	tcase_add_test(tests, what_is_left_is_rounded_up);
-	tcase_add_test(tests, headers_are_read);
-	tcase_add_test(tests, what_is_no_number_of_milliseconds_is_refused);
-	tcase_add_test(tests, headers_are_written);
-	tcase_add_test(tests, a_deadline_survives_the_header);
-	tcase_add_test(tests, grpc_headers_are_read);
-	tcase_add_test(tests, what_is_no_grpc_timeout_is_refused);
-	tcase_add_test(tests, grpc_headers_are_written_in_the_finest_unit_that_fits);
-	tcase_add_test(tests, without_a_deadline_there_is_no_grpc_timeout_to_send);
-	tcase_add_test(tests, a_grpc_deadline_is_never_shortened_and_hardly_lengthened);
-	suite_add_tcase(suite, tests);
-	return fixture_run(suite);
+	return FIXTURE_RUN("deadline", tests, set_up, tear_down);
 }

@@ -302,24 +302,21 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("event");
-	TCase *tests = tcase_create("event");
+	const TTest *const tests[] = {
+	        an_event_comes_back_as_it_was,
+	        an_empty_ring_has_nothing,
+	        the_newest_come_oldest_first,
+	        a_full_ring_keeps_the_newest,
+	        a_transition_that_is_there_twice_is_given_once,
+	        a_busy_place_is_passed_by,
+	        a_slow_writer_does_not_cover_a_newer_event,
+	        a_ring_of_busy_places_does_not_hang,
+	        F7_death_in_the_middle_of_an_event,
+	        a_writer_that_was_reaped_alive_drops_its_event,
+	        damage_gives_clean_events_or_none,
+	        writers_and_a_reader_at_once,
+	        every_kind_and_reason_has_a_name,
+	};
 
-	tcase_add_checked_fixture(tests, set_up, tear_down);
-	tcase_set_timeout(tests, 60);
-	tcase_add_test(tests, an_event_comes_back_as_it_was);
-	tcase_add_test(tests, an_empty_ring_has_nothing);
-	tcase_add_test(tests, the_newest_come_oldest_first);
-	tcase_add_test(tests, a_full_ring_keeps_the_newest);
-	tcase_add_test(tests, a_transition_that_is_there_twice_is_given_once);
-	tcase_add_test(tests, a_busy_place_is_passed_by);
-	tcase_add_test(tests, a_slow_writer_does_not_cover_a_newer_event);
-	tcase_add_test(tests, a_ring_of_busy_places_does_not_hang);
-	tcase_add_test(tests, F7_death_in_the_middle_of_an_event);
-	tcase_add_test(tests, a_writer_that_was_reaped_alive_drops_its_event);
-	tcase_add_test(tests, damage_gives_clean_events_or_none);
-	tcase_add_test(tests, writers_and_a_reader_at_once);
-	tcase_add_test(tests, every_kind_and_reason_has_a_name);
-	suite_add_tcase(suite, tests);
-	return fixture_run(suite);
+	return FIXTURE_RUN("event", tests, set_up, tear_down);
 }

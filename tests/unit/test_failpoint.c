@@ -111,20 +111,14 @@ END_TEST
 
 int main(int argc, char **argv)
 {
+	const TTest *const tests[] = {
+	        actions, the_nth_time_only, touch_and_wait_meet, what_cannot_be_read_is_refused, the_environment_is_read,
+	};
+
 	(void)argv;
 	if (argc > 1) {
 		FAILPOINT("a");
 		return 0;
 	}
-	Suite *suite = suite_create("failpoint");
-	TCase *tests = tcase_create("failpoint");
-
-	tcase_add_checked_fixture(tests, set_up, tear_down);
-	tcase_add_test(tests, actions);
-	tcase_add_test(tests, the_nth_time_only);
-	tcase_add_test(tests, touch_and_wait_meet);
-	tcase_add_test(tests, what_cannot_be_read_is_refused);
-	tcase_add_test(tests, the_environment_is_read);
-	suite_add_tcase(suite, tests);
-	return fixture_run(suite);
+	return FIXTURE_RUN("failpoint", tests, set_up, tear_down);
 }

@@ -445,28 +445,26 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("guards");
-	TCase *tcase = tcase_create("guards");
+	const TTest *const tests[] = {
+	        a_breaker_in_shadow_mode_moves_and_refuses_nothing,
+	        a_bulkhead_in_shadow_mode_counts_who_would_not_have_fitted,
+	        from_shadow_to_enforce_nobody_loses_a_permit,
+	        a_call_that_another_guard_refuses_is_not_a_would,
+	        timeouts_in_shadow_mode_are_counted_and_not_given,
+	        who_asks_for_timeouts_in_shadow_mode_is_not_told,
+	        the_timeout_of_a_probe_in_shadow_mode_is_that_of_a_probe,
+	        low_priority_is_refused_first_whoever_fills_the_bulkhead,
+	        a_share_in_shadow_mode_follows_workers_that_leave,
+	        a_full_bulkhead_in_shadow_mode_is_full_and_no_more,
+	        a_share_of_a_small_limit_is_at_least_one_call,
+	        shares_follow_a_limit_that_is_being_lowered,
+	        a_bulkhead_in_shadow_mode_counts_priorities,
+	        an_open_breaker_says_when_it_is_due,
+	        an_override_says_when_it_ends,
+	        a_full_bulkhead_says_what_its_policy_says,
+	        who_waits_for_a_probe_is_told_nothing,
+	        L14_a_probe_has_a_timeout_of_its_own,
+	};
 
-	tcase_add_checked_fixture(tcase, set_up, tear_down);
-	tcase_add_test(tcase, a_breaker_in_shadow_mode_moves_and_refuses_nothing);
-	tcase_add_test(tcase, a_bulkhead_in_shadow_mode_counts_who_would_not_have_fitted);
-	tcase_add_test(tcase, from_shadow_to_enforce_nobody_loses_a_permit);
-	tcase_add_test(tcase, a_call_that_another_guard_refuses_is_not_a_would);
-	tcase_add_test(tcase, timeouts_in_shadow_mode_are_counted_and_not_given);
-	tcase_add_test(tcase, who_asks_for_timeouts_in_shadow_mode_is_not_told);
-	tcase_add_test(tcase, the_timeout_of_a_probe_in_shadow_mode_is_that_of_a_probe);
-	tcase_add_test(tcase, low_priority_is_refused_first_whoever_fills_the_bulkhead);
-	tcase_add_test(tcase, a_share_in_shadow_mode_follows_workers_that_leave);
-	tcase_add_test(tcase, a_full_bulkhead_in_shadow_mode_is_full_and_no_more);
-	tcase_add_test(tcase, a_share_of_a_small_limit_is_at_least_one_call);
-	tcase_add_test(tcase, shares_follow_a_limit_that_is_being_lowered);
-	tcase_add_test(tcase, a_bulkhead_in_shadow_mode_counts_priorities);
-	tcase_add_test(tcase, an_open_breaker_says_when_it_is_due);
-	tcase_add_test(tcase, an_override_says_when_it_ends);
-	tcase_add_test(tcase, a_full_bulkhead_says_what_its_policy_says);
-	tcase_add_test(tcase, who_waits_for_a_probe_is_told_nothing);
-	tcase_add_test(tcase, L14_a_probe_has_a_timeout_of_its_own);
-	suite_add_tcase(suite, tcase);
-	return fixture_run(suite);
+	return FIXTURE_RUN("guards", tests, set_up, tear_down);
 }

@@ -697,7 +697,7 @@ END_TEST
 
 int main(void)
 {
-	const TTest *const all[] = {
+	const TTest *const tests[] = {
 	        a_fresh_resource,
 	        what_is_not_in_use_is_not_there,
 	        K4_open_with_no_traffic,
@@ -726,13 +726,6 @@ int main(void)
 	        any_bytes_and_an_operator,
 	        A10_no_impossible_combination_while_others_write,
 	};
-	Suite *suite = suite_create("inspect");
-	TCase *tests = tcase_create("inspect");
 
-	tcase_add_checked_fixture(tests, set_up, tear_down);
-	tcase_set_timeout(tests, 120);
-	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
-		tcase_add_test(tests, all[i]);
-	suite_add_tcase(suite, tests);
-	return fixture_run(suite);
+	return FIXTURE_RUN("inspect", tests, set_up, tear_down);
 }

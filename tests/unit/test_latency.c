@@ -63,14 +63,13 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("latency");
-	TCase *tests = tcase_create("latency");
+	const TTest *const tests[] = {
+	        small_values_have_their_own_bucket,
+	        an_edge_is_the_first_value_of_the_next_bucket,
+	        a_bucket_is_at_most_an_eighth_wide,
+	        everything_above_is_in_the_last_bucket,
+	        quantiles,
+	};
 
-	tcase_add_test(tests, small_values_have_their_own_bucket);
-	tcase_add_test(tests, an_edge_is_the_first_value_of_the_next_bucket);
-	tcase_add_test(tests, a_bucket_is_at_most_an_eighth_wide);
-	tcase_add_test(tests, everything_above_is_in_the_last_bucket);
-	tcase_add_test(tests, quantiles);
-	suite_add_tcase(suite, tests);
-	return fixture_run(suite);
+	return FIXTURE_RUN("latency", tests, NULL, NULL);
 }

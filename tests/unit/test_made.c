@@ -422,26 +422,26 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("made");
-	TCase *tcase = tcase_create("made");
+	const TTest *const tests[] = {
+	        F10_the_one_too_many_is_refused_and_counted,
+	        F10_the_longest_idle_makes_room_after_a_second,
+	        F10_fewer_may_be_made_from_now_on,
+	        F10_the_longest_idle_goes_first_also_behind_very_many_who_were_called_since,
+	        who_is_idle_for_that_long_is_retired_and_the_configured_never,
+	        without_a_time_the_idle_stay_until_there_is_no_room,
+	        F10_an_open_breaker_whose_probe_nobody_wants_is_forgotten_after_an_hour,
+	        F10_a_trial_that_nobody_goes_on_with_is_forgotten_after_an_hour,
+	        a_table_that_the_retired_have_filled_is_replaced_and_grows,
+	        the_table_is_not_replaced_twice_in_a_second,
+	        a_question_in_a_superseded_segment_is_answered_and_made_in_the_current_one,
+	        H6_a_made_one_follows_its_pattern_is_named_and_is_retired,
+	        a_reload_that_promises_more_room_makes_it,
+	};
 
-	tcase_add_checked_fixture(tcase, set_up, tear_down);
+	TCase *tcase = FIXTURE_CASE("made", tests, set_up, tear_down);
+
 	tcase_set_timeout(tcase, 60);
-	tcase_add_test(tcase, F10_the_one_too_many_is_refused_and_counted);
-	tcase_add_test(tcase, F10_the_longest_idle_makes_room_after_a_second);
-	tcase_add_test(tcase, F10_fewer_may_be_made_from_now_on);
-	tcase_add_test(tcase, F10_the_longest_idle_goes_first_also_behind_very_many_who_were_called_since);
-	tcase_add_test(tcase, who_is_idle_for_that_long_is_retired_and_the_configured_never);
-	tcase_add_test(tcase, without_a_time_the_idle_stay_until_there_is_no_room);
 	tcase_add_loop_test(tcase, F10_who_is_not_at_rest_is_not_retired_however_long_nobody_calls, 0,
 	                    (int)(sizeof keepers / sizeof keepers[0]));
-	tcase_add_test(tcase, F10_an_open_breaker_whose_probe_nobody_wants_is_forgotten_after_an_hour);
-	tcase_add_test(tcase, F10_a_trial_that_nobody_goes_on_with_is_forgotten_after_an_hour);
-	tcase_add_test(tcase, a_table_that_the_retired_have_filled_is_replaced_and_grows);
-	tcase_add_test(tcase, the_table_is_not_replaced_twice_in_a_second);
-	tcase_add_test(tcase, a_question_in_a_superseded_segment_is_answered_and_made_in_the_current_one);
-	tcase_add_test(tcase, H6_a_made_one_follows_its_pattern_is_named_and_is_retired);
-	tcase_add_test(tcase, a_reload_that_promises_more_room_makes_it);
-	suite_add_tcase(suite, tcase);
-	return named_run(suite);
+	return named_run(fixture_suite("made", tcase));
 }

@@ -196,18 +196,12 @@ END_TEST
 
 int main(void)
 {
-	const TTest *const all[] = {
+	const TTest *const tests[] = {
 	        J3_every_series_is_there_at_zero,    J3_a_removed_resource_vanishes_and_comes_back,
 	        the_dialects_differ_where_they_must, every_counter_is_on_the_page_once,
 	        a_guard_in_shadow_mode_says_so,      retries_are_among_the_calls_inside,
 	        states_and_overrides_as_numbers,     a_name_that_is_none_does_not_break_the_page,
 	};
-	Suite *suite = suite_create("metrics");
-	TCase *tests = tcase_create("metrics");
 
-	tcase_add_checked_fixture(tests, set_up, tear_down);
-	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
-		tcase_add_test(tests, all[i]);
-	suite_add_tcase(suite, tests);
-	return fixture_run(suite);
+	return FIXTURE_RUN("metrics", tests, set_up, tear_down);
 }

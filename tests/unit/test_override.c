@@ -453,7 +453,7 @@ END_TEST
 
 int main(void)
 {
-	const TTest *const all[] = {
+	const TTest *const tests[] = {
 	        forced_at_once_with_reason_uid_and_end,
 	        the_newest_override_counts_with_its_own_text,
 	        released_is_closed_with_a_fresh_window,
@@ -479,13 +479,6 @@ int main(void)
 	        operators_at_once_leave_a_whole_override,
 	        modes_have_names,
 	};
-	Suite *suite = suite_create("override");
-	TCase *tests = tcase_create("override");
 
-	tcase_add_checked_fixture(tests, set_up, tear_down);
-	tcase_set_timeout(tests, 60);
-	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
-		tcase_add_test(tests, all[i]);
-	suite_add_tcase(suite, tests);
-	return fixture_run(suite);
+	return FIXTURE_RUN("override", tests, set_up, tear_down);
 }

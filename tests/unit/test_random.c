@@ -125,15 +125,10 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("random");
-	TCase *tests = tcase_create("random");
+	const TTest *const tests[] = {
+	        a_seed_fixes_the_sequence,           seed_0_is_a_seed_too, G4_a_forked_child_has_a_sequence_of_its_own,
+	        threads_have_sequences_of_their_own, below_stays_below,    below_is_fair,
+	};
 
-	tcase_add_test(tests, a_seed_fixes_the_sequence);
-	tcase_add_test(tests, seed_0_is_a_seed_too);
-	tcase_add_test(tests, G4_a_forked_child_has_a_sequence_of_its_own);
-	tcase_add_test(tests, threads_have_sequences_of_their_own);
-	tcase_add_test(tests, below_stays_below);
-	tcase_add_test(tests, below_is_fair);
-	suite_add_tcase(suite, tests);
-	return fixture_run(suite);
+	return FIXTURE_RUN("random", tests, NULL, NULL);
 }

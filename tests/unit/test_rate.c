@@ -932,7 +932,7 @@ END_TEST
 
 int main(void)
 {
-	const TTest *const all[] = {
+	const TTest *const tests[] = {
 	        starts_full_and_gives_the_burst_at_once,
 	        the_next_token_is_there_to_the_nanosecond,
 	        a_wait_is_rounded_up_to_a_nanosecond,
@@ -980,13 +980,6 @@ int main(void)
 	        a_death_before_the_take_takes_nothing,
 	        a_mender_that_was_stopped_mends_nothing_twice,
 	};
-	Suite *suite = suite_create("rate");
-	TCase *tests = tcase_create("rate");
 
-	tcase_add_checked_fixture(tests, set_up, tear_down);
-	tcase_set_timeout(tests, 120);
-	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
-		tcase_add_test(tests, all[i]);
-	suite_add_tcase(suite, tests);
-	return fixture_run(suite);
+	return FIXTURE_RUN("rate", tests, set_up, tear_down);
 }

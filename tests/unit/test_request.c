@@ -573,31 +573,30 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("request");
-	TCase *tcase = tcase_create("request");
+	const TTest *const tests[] = {
+	        a_name_that_matches_a_pattern_gets_its_record_when_it_is_looked_up,
+	        a_name_that_matches_nothing_is_refused_with_words,
+	        where_there_are_no_patterns_nobody_is_asked,
+	        a_full_table_is_an_error_that_says_what_to_raise,
+	        a_rescd_that_does_not_answer_is_an_error_after_a_bounded_time_and_works_when_it_is_back,
+	        a_lookup_that_waits_keeps_no_other_thread_and_no_child_from_working,
+	        a_segment_stays_as_long_as_a_question_waits_in_it,
+	        an_answer_that_comes_too_late_answers_no_later_question,
+	        when_all_places_are_taken_the_next_one_waits_for_one,
+	        many_workers_that_ask_for_the_same_names_get_one_record_each,
+	        threads_that_look_up_the_same_new_name_get_the_same_handle,
+	        a_loop_of_lookups_that_are_refused_is_no_load_for_rescd,
+	        a_call_of_a_retired_resource_asks_for_it_again,
+	        a_call_of_a_retired_resource_waits_for_a_dead_rescd_once_a_second_and_briefly,
+	        F7_a_rescd_that_dies_before_its_answer_leaves_the_question_to_the_next,
+	        a_torn_name_is_refused_and_not_made,
+	        damaged_places_hold_nobody_up_for_ever,
+	};
 	const int count = (int)(sizeof steps / sizeof steps[0]);
 
-	tcase_add_checked_fixture(tcase, set_up, tear_down);
-	tcase_set_timeout(tcase, 60);
-	tcase_add_test(tcase, a_name_that_matches_a_pattern_gets_its_record_when_it_is_looked_up);
-	tcase_add_test(tcase, a_name_that_matches_nothing_is_refused_with_words);
-	tcase_add_test(tcase, where_there_are_no_patterns_nobody_is_asked);
-	tcase_add_test(tcase, a_full_table_is_an_error_that_says_what_to_raise);
-	tcase_add_test(tcase, a_rescd_that_does_not_answer_is_an_error_after_a_bounded_time_and_works_when_it_is_back);
-	tcase_add_test(tcase, a_lookup_that_waits_keeps_no_other_thread_and_no_child_from_working);
-	tcase_add_test(tcase, a_segment_stays_as_long_as_a_question_waits_in_it);
-	tcase_add_test(tcase, an_answer_that_comes_too_late_answers_no_later_question);
-	tcase_add_test(tcase, when_all_places_are_taken_the_next_one_waits_for_one);
-	tcase_add_test(tcase, many_workers_that_ask_for_the_same_names_get_one_record_each);
-	tcase_add_test(tcase, threads_that_look_up_the_same_new_name_get_the_same_handle);
-	tcase_add_test(tcase, a_loop_of_lookups_that_are_refused_is_no_load_for_rescd);
-	tcase_add_test(tcase, a_call_of_a_retired_resource_asks_for_it_again);
-	tcase_add_test(tcase, a_call_of_a_retired_resource_waits_for_a_dead_rescd_once_a_second_and_briefly);
+	TCase *tcase = FIXTURE_CASE("request", tests, set_up, tear_down);
+
 	tcase_add_loop_test(tcase, F7_a_death_in_the_middle_of_a_question_leaves_a_place_that_the_reaper_frees, 0, count);
 	tcase_add_loop_test(tcase, F7_a_stopped_asker_is_in_nobodys_way, 0, count);
-	tcase_add_test(tcase, F7_a_rescd_that_dies_before_its_answer_leaves_the_question_to_the_next);
-	tcase_add_test(tcase, a_torn_name_is_refused_and_not_made);
-	tcase_add_test(tcase, damaged_places_hold_nobody_up_for_ever);
-	suite_add_tcase(suite, tcase);
-	return named_run(suite);
+	return named_run(fixture_suite("request", tcase));
 }

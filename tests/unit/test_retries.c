@@ -186,7 +186,7 @@ END_TEST
 
 int main(void)
 {
-	const TTest *const all[] = {
+	const TTest *const tests[] = {
 	        cells_are_counted,
 	        what_a_call_is_numbered_does_not_make_it_a_retry,
 	        L08_a_quarter_of_the_calls_but_ten_at_least,
@@ -197,12 +197,6 @@ int main(void)
 	        D5_six_that_fail_together_may_all_retry,
 	        whatever_the_bits_it_answers,
 	};
-	Suite *suite = suite_create("retries");
-	TCase *tests = tcase_create("retries");
 
-	tcase_add_checked_fixture(tests, set_up, tear_down);
-	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
-		tcase_add_test(tests, all[i]);
-	suite_add_tcase(suite, tests);
-	return fixture_run(suite);
+	return FIXTURE_RUN("retries", tests, set_up, tear_down);
 }

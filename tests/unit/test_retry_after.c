@@ -163,7 +163,7 @@ END_TEST
 
 int main(void)
 {
-	const TTest *const all[] = {
+	const TTest *const tests[] = {
 	        seconds,
 	        the_three_dates,
 	        dates_far_away_do_not_wrap,
@@ -173,11 +173,6 @@ int main(void)
 	        dates_are_compared_with_the_wall_clock,
 	        neither_locale_nor_time_zone_matter,
 	};
-	Suite *suite = suite_create("retry_after");
-	TCase *tests = tcase_create("retry_after");
 
-	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
-		tcase_add_test(tests, all[i]);
-	suite_add_tcase(suite, tests);
-	return fixture_run(suite);
+	return FIXTURE_RUN("retry_after", tests, NULL, NULL);
 }

@@ -143,17 +143,11 @@ END_TEST
 
 int main(void)
 {
-	const TTest *const all[] = {
+	const TTest *const tests[] = {
 	        F7_the_event_of_a_dead_winner_is_written_once, A1_an_overdue_probe_that_nobody_asks_for_is_freed,
 	        a_probe_of_this_very_moment_is_not_overdue,    an_override_ends_without_calls,
 	        C5_a_lowered_limit_settles_without_calls,      a_turn_over_any_bytes_ends,
 	};
-	Suite *suite = suite_create("states");
-	TCase *tests = tcase_create("states");
 
-	tcase_add_checked_fixture(tests, set_up, tear_down);
-	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
-		tcase_add_test(tests, all[i]);
-	suite_add_tcase(suite, tests);
-	return fixture_run(suite);
+	return FIXTURE_RUN("states", tests, set_up, tear_down);
 }

@@ -96,15 +96,11 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("text");
-	TCase *tests = tcase_create("text");
+	const TTest *const tests[] = {
+	        every_answer_has_a_sentence_and_a_name, no_value_is_without_text,
+	        the_version_is_that_of_the_header,      text_is_cut_between_characters,
+	        text_that_is_no_utf8_is_made_harmless,  a_field_without_its_nul_is_terminated,
+	};
 
-	tcase_add_test(tests, every_answer_has_a_sentence_and_a_name);
-	tcase_add_test(tests, no_value_is_without_text);
-	tcase_add_test(tests, the_version_is_that_of_the_header);
-	tcase_add_test(tests, text_is_cut_between_characters);
-	tcase_add_test(tests, text_that_is_no_utf8_is_made_harmless);
-	tcase_add_test(tests, a_field_without_its_nul_is_terminated);
-	suite_add_tcase(suite, tests);
-	return fixture_run(suite);
+	return FIXTURE_RUN("text", tests, NULL, NULL);
 }

@@ -606,7 +606,7 @@ END_TEST
 
 int main(void)
 {
-	const TTest *const all[] = {
+	const TTest *const tests[] = {
 	        nothing_is_refused_before_the_first_call,
 	        nothing_is_refused_while_half_of_the_calls_are_accepted,
 	        the_share_is_that_of_the_formula,
@@ -634,14 +634,9 @@ int main(void)
 	        whatever_the_bits_it_ends_and_the_share_is_at_most_1,
 	        threads_lose_no_call,
 	};
-	Suite *suite = suite_create("throttle");
-	TCase *tests = tcase_create("throttle");
 
-	tcase_add_checked_fixture(tests, set_up, tear_down);
-	tcase_set_timeout(tests, 120);
-	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
-		tcase_add_test(tests, all[i]);
-	tcase_add_loop_test(tests, E16_the_dependency_sees_about_k_times_what_it_accepts, 0, 3);
-	suite_add_tcase(suite, tests);
-	return fixture_run(suite);
+	TCase *tcase = FIXTURE_CASE("throttle", tests, set_up, tear_down);
+
+	tcase_add_loop_test(tcase, E16_the_dependency_sees_about_k_times_what_it_accepts, 0, 3);
+	return fixture_run(fixture_suite("throttle", tcase));
 }

@@ -528,34 +528,34 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("window");
-	TCase *tcase = tcase_create("window");
+	const TTest *const tests[] = {
+	        H6_after_a_longer_window_everybody_is_counted_at_once,
+	        H6_no_call_comes_back_when_its_tick_has_the_same_number_again,
+	        the_window_is_the_last_n_calls_and_no_other,
+	        time_does_not_empty_it,
+	        min_calls_may_be_reached_by_a_call_that_ends_well,
+	        neutral_outcomes_take_no_place,
+	        L03_min_calls_above_the_window_means_a_full_window,
+	        slow_and_failed_are_two_tallies_of_one_call,
+	        a_transition_empties_it,
+	        H6_another_size_keeps_the_calls_that_are_there,
+	        a_late_writer_does_not_cover_a_newer_call,
+	        workers_count_into_one_ring_and_none_is_counted_twice,
+	        a_successor_goes_on_with_the_same_calls,
+	        the_verdict_falls_when_all_results_are_in,
+	        equal_to_the_rate_of_the_trial_opens_again,
+	        A4_neutral_results_are_not_results_of_the_trial,
+	        A11_the_slow_rate_judges_a_trial_by_rate_too,
+	        the_result_that_opens_it_names_the_due_time,
+	        its_word_is_cut_to_what_the_policy_allows,
+	        without_a_word_or_with_a_policy_that_does_not_ask_the_cooldown_counts,
+	        a_word_of_zero_is_due_at_once_and_jitter_only_lengthens,
+	        late_failures_never_move_the_due_time,
+	        a_probe_that_fails_names_the_next_due_time,
+	};
 
-	tcase_add_checked_fixture(tcase, set_up, tear_down);
-	tcase_add_test(tcase, H6_after_a_longer_window_everybody_is_counted_at_once);
-	tcase_add_test(tcase, H6_no_call_comes_back_when_its_tick_has_the_same_number_again);
-	tcase_add_test(tcase, the_window_is_the_last_n_calls_and_no_other);
-	tcase_add_test(tcase, time_does_not_empty_it);
-	tcase_add_test(tcase, min_calls_may_be_reached_by_a_call_that_ends_well);
-	tcase_add_test(tcase, neutral_outcomes_take_no_place);
-	tcase_add_test(tcase, L03_min_calls_above_the_window_means_a_full_window);
-	tcase_add_test(tcase, slow_and_failed_are_two_tallies_of_one_call);
-	tcase_add_test(tcase, a_transition_empties_it);
-	tcase_add_test(tcase, H6_another_size_keeps_the_calls_that_are_there);
-	tcase_add_test(tcase, a_late_writer_does_not_cover_a_newer_call);
-	tcase_add_test(tcase, workers_count_into_one_ring_and_none_is_counted_twice);
-	tcase_add_test(tcase, a_successor_goes_on_with_the_same_calls);
+	TCase *tcase = FIXTURE_CASE("window", tests, set_up, tear_down);
+
 	tcase_add_loop_test(tcase, H6_a_successor_gets_the_window_as_it_is_now_and_not_older_ticks, 0, 2);
-	tcase_add_test(tcase, the_verdict_falls_when_all_results_are_in);
-	tcase_add_test(tcase, equal_to_the_rate_of_the_trial_opens_again);
-	tcase_add_test(tcase, A4_neutral_results_are_not_results_of_the_trial);
-	tcase_add_test(tcase, A11_the_slow_rate_judges_a_trial_by_rate_too);
-	tcase_add_test(tcase, the_result_that_opens_it_names_the_due_time);
-	tcase_add_test(tcase, its_word_is_cut_to_what_the_policy_allows);
-	tcase_add_test(tcase, without_a_word_or_with_a_policy_that_does_not_ask_the_cooldown_counts);
-	tcase_add_test(tcase, a_word_of_zero_is_due_at_once_and_jitter_only_lengthens);
-	tcase_add_test(tcase, late_failures_never_move_the_due_time);
-	tcase_add_test(tcase, a_probe_that_fails_names_the_next_due_time);
-	suite_add_tcase(suite, tcase);
-	return fixture_run(suite);
+	return fixture_run(fixture_suite("window", tcase));
 }

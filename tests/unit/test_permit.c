@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <pthread.h>
 
+#include "crowd.h"
 #include "named.h"
 #include "random.h"
 
@@ -328,17 +329,8 @@ END_TEST
 
 #define THREADS 4
 
-static atomic_uint inside, most;
+static struct crowd crowd;
 static atomic_bool done;
-
-static void note_inside(void)
-{
-	unsigned now = atomic_fetch_add(&inside, 1) + 1;
-	unsigned seen = atomic_load(&most);
-
-	while (now > seen && !atomic_compare_exchange_weak(&most, &seen, now))
-		continue;
-}
 
 static void *come_and_go(void *arg)
 {
@@ -350,9 +342,9 @@ static void *come_and_go(void *arg)
 		uint32_t cell;
 		if (permit_acquire(&n.map, n.state, permit, call * 5, &cell) != 0)
 			continue;
-		note_inside();
+		crowd_enter(&crowd);
 		entered++;
-		atomic_fetch_sub(&inside, 1);
+		crowd_leave(&crowd);
 		ck_assert(permit_release(&n.map, n.state, cell, permit));
 	}
 	return (void *)entered;
@@ -373,8 +365,8 @@ START_TEST(threads_are_never_more_than_the_limit)
 		pthread_join(threads[i], &entered);
 		ck_assert_ptr_nonnull(entered);
 	}
-	ck_assert_uint_le(atomic_load(&most), 2);
-	ck_assert_uint_ge(atomic_load(&most), 1);
+	ck_assert_uint_le(crowd_most(&crowd), 2);
+	ck_assert_uint_ge(crowd_most(&crowd), 1);
 	ck_assert_uint_eq(permit_occupied(&n.map, n.state), 0);
 }
 END_TEST
@@ -398,9 +390,9 @@ START_TEST(C5_threads_are_never_more_than_the_limit_while_it_moves)
 		while (permit_occupied(&n.map, n.state) > limit)
 			sched_yield();
 		named_sleep_ms(1);
-		atomic_store(&most, 0);
+		crowd_forget(&crowd);
 		named_sleep_ms(1);
-		ck_assert_uint_le(atomic_load(&most), limit);
+		ck_assert_uint_le(crowd_most(&crowd), limit);
 	}
 	atomic_store(&done, true);
 	for (int i = 0; i < THREADS; i++)

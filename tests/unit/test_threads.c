@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <pthread.h>
 
+#include "crowd.h"
 #include "host.h"
 #include "move.h"
 #include "named.h"
@@ -22,7 +23,7 @@ static unsigned newest;
 static resc *host;
 static resc_resource *pay;
 static atomic_bool done;
-static atomic_uint inside, most;
+static struct crowd crowd;
 
 struct tally {
 	uint64_t refused[RESC_E_DEADLINE + 1];
@@ -58,8 +59,7 @@ static void set_up(void)
 	host = named_join(chain[0].instance);
 	pay = named_lookup(host, "payments");
 	atomic_store(&done, false);
-	atomic_store(&inside, 0);
-	atomic_store(&most, 0);
+	crowd = (struct crowd){0};
 }
 
 static void tear_down(void)
@@ -115,15 +115,6 @@ static void clock_forward(void)
 
 /* ---- what a thread does ---- */
 
-static void note_inside(void)
-{
-	unsigned now = atomic_fetch_add(&inside, 1) + 1;
-	unsigned seen = atomic_load(&most);
-
-	while (now > seen && !atomic_compare_exchange_weak(&most, &seen, now))
-		continue;
-}
-
 static bool enter(resc_ticket *ticket, struct tally *t)
 {
 	int r = resc_enter(pay, NULL, ticket);
@@ -133,7 +124,7 @@ static bool enter(resc_ticket *ticket, struct tally *t)
 		t->refused[r]++;
 		return false;
 	}
-	note_inside();
+	crowd_enter(&crowd);
 	t->admitted++;
 	return true;
 }
@@ -144,7 +135,7 @@ static void leave(resc_ticket *ticket, unsigned dice, struct tally *t)
 	                                             RESC_OK, RESC_IGNORED, RESC_FAIL, RESC_CANCELLED};
 	enum resc_outcome outcome = outcomes[dice % 8];
 
-	atomic_fetch_sub(&inside, 1);
+	crowd_leave(&crowd);
 	int r = resc_leave(ticket, outcome);
 	ck_assert_msg(r == 0 || r == RESC_STALE, "leave: %d", r);
 	t->ended[outcome]++;
@@ -228,7 +219,7 @@ static void run(unsigned turns, void (*turn)(unsigned))
 	compare(&sum, &r.counters);
 	ck_assert_uint_eq(r.in_flight, 0);
 	ck_assert_uint_eq(r.probes_out, 0);
-	ck_assert_uint_le(atomic_load(&most), LIMIT);
+	ck_assert_uint_le(crowd_most(&crowd), LIMIT);
 	for (unsigned i = 0; i <= newest; i++)
 		ck_assert_uint_eq(permit_occupied(&chain[i].map, chain[i].state), 0);
 }

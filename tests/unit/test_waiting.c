@@ -16,6 +16,7 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
+#include "crowd.h"
 #include "named.h"
 #include "permit.h"
 #include "random.h"
@@ -925,8 +926,7 @@ END_TEST
 #define STRESS_LIMIT 2
 
 struct stress {
-	_Atomic unsigned inside;
-	_Atomic unsigned most;
+	struct crowd crowd;
 	_Atomic unsigned done;
 	_Atomic unsigned lost;
 	_Atomic unsigned refused;
@@ -941,14 +941,6 @@ static void with_stress(void)
 	named_reload(&n, &p);
 	stress = mmap(NULL, sizeof *stress, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	ck_assert_ptr_ne(stress, MAP_FAILED);
-}
-
-static void note_inside(void)
-{
-	unsigned now = atomic_fetch_add(&stress->inside, 1) + 1, seen = atomic_load(&stress->most);
-
-	while (now > seen && !atomic_compare_exchange_weak(&stress->most, &seen, now))
-		continue;
 }
 
 /* A generator of its own, so that a seed says what a caller does. */
@@ -967,11 +959,11 @@ static void in_and_out(struct caller *c, unsigned *seed)
 		atomic_fetch_add(r == -ETIME ? &stress->lost : &stress->refused, 1);
 		return;
 	}
-	note_inside();
+	crowd_enter(&stress->crowd);
 	for (unsigned i = dice(seed, 400); i > 0; i--)
 		atomic_signal_fence(memory_order_seq_cst);
 	sched_yield();
-	atomic_fetch_sub(&stress->inside, 1);
+	crowd_leave(&stress->crowd);
 	give(c, &h);
 	atomic_fetch_add(&stress->done, 1);
 }
@@ -1005,7 +997,7 @@ START_TEST(no_wake_up_is_lost_among_threads)
 	ck_assert_uint_eq(atomic_load(&stress->lost), 0);
 	ck_assert_uint_eq(atomic_load(&stress->refused), 0);
 	ck_assert_uint_eq(atomic_load(&stress->done), STRESS_THREADS * STRESS_ROUNDS);
-	ck_assert_uint_le(atomic_load(&stress->most), STRESS_LIMIT);
+	ck_assert_uint_le(crowd_most(&stress->crowd), STRESS_LIMIT);
 	ck_assert_uint_eq(permit_occupied(&n.map, n.state), 0);
 	ck_assert_uint_eq(waiting_count(&n.map, n.state), 0);
 	ck_assert_uint_gt(fixture_load(&n.state->wait) / 2, STRESS_ROUNDS / 10); /* they did wait */

@@ -5,26 +5,10 @@
 
 #include <sys/mman.h>
 
-#include "named.h"
 #include "override.h"
 #include "permit.h"
 #include "random.h"
-
-static struct named n;
-static resc *host;
-static resc_resource *pay;
-static uint64_t now_ms;
-
-static void at(uint64_t ms)
-{
-	now_ms = ms;
-	named_at(&n, ms);
-}
-
-static void later(uint64_t ms)
-{
-	at(now_ms + ms);
-}
+#include "scene.h"
 
 /* No rule and no guard but what the test says. */
 static struct policy plain(void)
@@ -55,25 +39,6 @@ static struct policy rate(uint64_t window_ms, uint64_t min_calls, uint64_t failu
 	p.min_calls = min_calls;
 	p.failure_rate_ppm = failure_rate_ppm;
 	return p;
-}
-
-static void use(struct policy p)
-{
-	named_reload(&n, &p);
-}
-
-static void set_up(void)
-{
-	named_open(&n, NULL);
-	host = named_join(n.instance);
-	pay = named_lookup(host, "payments");
-	at(1000);
-}
-
-static void tear_down(void)
-{
-	resc_close(host);
-	named_close(&n);
 }
 
 static struct inspect_resource look(void)
@@ -494,8 +459,8 @@ START_TEST(K4_without_traffic_it_stays_open_and_a_probe_is_due)
 	use(consecutive(1, 5000));
 	trip();
 	struct inspect_resource r = look();
-	ck_assert_uint_eq(r.since_ms, now_ms);
-	ck_assert_uint_eq(r.due_ms, now_ms + 5000);
+	ck_assert_uint_eq(r.since_ms, scene_ms);
+	ck_assert_uint_eq(r.due_ms, scene_ms + 5000);
 	ck_assert(!r.probe_due);
 	later(3600000);
 	uint64_t word_before = fixture_load(&n.state->breaker);
@@ -539,13 +504,13 @@ START_TEST(the_cooldown_grows_with_each_reopening_up_to_its_maximum)
 		calls(1, RESC_FAIL);
 		struct inspect_resource r = look();
 		ck_assert_uint_eq(r.reopened, i);
-		ck_assert_uint_eq(r.due_ms - now_ms, cooldowns[i]);
+		ck_assert_uint_eq(r.due_ms - scene_ms, cooldowns[i]);
 		at(r.due_ms);
 	}
 	calls(1, RESC_OK);
 	ck_assert_uint_eq(state(), TAG_CLOSED);
 	calls(1, RESC_FAIL);
-	ck_assert_uint_eq(look().due_ms - now_ms, 100); /* back to the first after a close */
+	ck_assert_uint_eq(look().due_ms - scene_ms, 100); /* back to the first after a close */
 }
 END_TEST
 
@@ -559,8 +524,8 @@ START_TEST(the_streak_of_reopenings_does_not_wrap)
 	for (int i = 0; i < 60; i++) {
 		calls(1, RESC_FAIL);
 		struct inspect_resource r = look();
-		ck_assert_uint_ge(r.due_ms - now_ms, last);
-		last = r.due_ms - now_ms;
+		ck_assert_uint_ge(r.due_ms - scene_ms, last);
+		last = r.due_ms - scene_ms;
 		at(r.due_ms);
 	}
 }
@@ -576,7 +541,7 @@ START_TEST(A7_jitter_lengthens_by_up_to_its_share_and_is_drawn_once)
 	use(p);
 	for (int i = 0; i < 100; i++) {
 		trip();
-		uint64_t due = look().due_ms, drawn = due - now_ms;
+		uint64_t due = look().due_ms, drawn = due - scene_ms;
 		ck_assert_uint_ge(drawn, 60000);
 		ck_assert_uint_le(drawn, 69000);
 		least = drawn < least ? drawn : least;
@@ -605,13 +570,13 @@ START_TEST(A7_the_ends_of_jitter)
 		p.jitter_ppm = 0;
 		use(p);
 		trip();
-		ck_assert_uint_eq(look().due_ms, now_ms + 1000);
+		ck_assert_uint_eq(look().due_ms, scene_ms + 1000);
 		override_reset(&n.map, n.index, "");
 		p.jitter_ppm = 1000000;
 		use(p);
 		trip();
-		ck_assert_uint_ge(look().due_ms, now_ms + 1000);
-		ck_assert_uint_le(look().due_ms, now_ms + 2000);
+		ck_assert_uint_ge(look().due_ms, scene_ms + 1000);
+		ck_assert_uint_le(look().due_ms, scene_ms + 2000);
 		override_reset(&n.map, n.index, "");
 	}
 }
@@ -1431,5 +1396,5 @@ int main(void)
 	        A10_no_impossible_state_is_ever_seen_and_it_recovers,
 	};
 
-	return NAMED_RUN("breaker", tests, set_up, tear_down);
+	return NAMED_RUN("breaker", tests, scene_set_up, scene_tear_down);
 }

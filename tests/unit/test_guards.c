@@ -3,25 +3,9 @@
  * Guards beside the breaker, as resc_enter asks them: shadow modes, priorities, timeouts of probes, and what a refusal tells its caller.
  * The rate limit, the throttle, waiting and the cap on retries have tests of their own.
  */
-#include "named.h"
 #include "override.h"
 #include "permit.h"
-
-static struct named n;
-static resc *host;
-static resc_resource *pay;
-static uint64_t now_ms;
-
-static void at(uint64_t ms)
-{
-	now_ms = ms;
-	named_at(&n, ms);
-}
-
-static void later(uint64_t ms)
-{
-	at(now_ms + ms);
-}
+#include "scene.h"
 
 static struct policy breaker(uint64_t flags)
 {
@@ -41,25 +25,6 @@ static struct policy bulkhead(uint64_t limit)
 
 	p.limit = limit;
 	return p;
-}
-
-static void use(struct policy p)
-{
-	named_reload(&n, &p);
-}
-
-static void set_up(void)
-{
-	named_open(&n, NULL);
-	host = named_join(n.instance);
-	pay = named_lookup(host, "payments");
-	at(1000);
-}
-
-static void tear_down(void)
-{
-	resc_close(host);
-	named_close(&n);
 }
 
 static struct inspect_resource look(void)
@@ -466,5 +431,5 @@ int main(void)
 	        L14_a_probe_has_a_timeout_of_its_own,
 	};
 
-	return FIXTURE_RUN("guards", tests, set_up, tear_down);
+	return FIXTURE_RUN("guards", tests, scene_set_up, scene_tear_down);
 }

@@ -7,6 +7,7 @@
 #include <pthread.h>
 
 #include "host.h"
+#include "keys.h"
 #include "named.h"
 #include "once.h"
 #include "record.h"
@@ -45,39 +46,6 @@ static void tear_down(void)
 	resc_close(host);
 	resc_close(other_host);
 	named_close(&n);
-}
-
-static int begin(resc_resource *resource, const char *key, resc_once *once)
-{
-	return resc_once_begin(resource, key, strlen(key), NULL, once);
-}
-
-/* What a begin says; the key is given back where it was first. */
-static int ask(resc_resource *resource, const char *key)
-{
-	resc_once once;
-	int r = begin(resource, key, &once);
-
-	if (r == 0)
-		ck_assert_int_eq(resc_once_abandon(&once), 0);
-	return r;
-}
-
-static void do_it(resc_resource *resource, const char *key, const char *answer)
-{
-	resc_once once;
-
-	ck_assert_int_eq(begin(resource, key, &once), 0);
-	ck_assert_int_eq(resc_once_done(&once, answer, strlen(answer)), 0);
-}
-
-static void expect_answer(resc_resource *resource, const char *key, const char *answer)
-{
-	resc_once once;
-
-	ck_assert_int_eq(begin(resource, key, &once), RESC_ONCE_DONE);
-	ck_assert_uint_eq(once.size, strlen(answer));
-	ck_assert_mem_eq(once.answer, answer, once.size);
 }
 
 static struct resc_counters counters(void)

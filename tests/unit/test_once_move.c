@@ -6,6 +6,7 @@
 #include <pthread.h>
 
 #include "host.h"
+#include "keys.h"
 #include "move.h"
 #include "named.h"
 #include "once.h"
@@ -41,38 +42,6 @@ static void tear_down(void)
 	unlink(second);
 	map_close(&next.map);
 	named_close(&old);
-}
-
-static int begin(resc_resource *resource, const char *key, resc_once *once)
-{
-	return resc_once_begin(resource, key, strlen(key), NULL, once);
-}
-
-static int ask(resc_resource *resource, const char *key)
-{
-	resc_once once;
-	int r = begin(resource, key, &once);
-
-	if (r == 0)
-		ck_assert_int_eq(resc_once_abandon(&once), 0);
-	return r;
-}
-
-static void do_it(resc_resource *resource, const char *key, const char *answer)
-{
-	resc_once once;
-
-	ck_assert_int_eq(begin(resource, key, &once), 0);
-	ck_assert_int_eq(resc_once_done(&once, answer, strlen(answer)), 0);
-}
-
-static void expect_answer(resc_resource *resource, const char *key, const char *answer)
-{
-	resc_once once;
-
-	ck_assert_int_eq(begin(resource, key, &once), RESC_ONCE_DONE);
-	ck_assert_uint_eq(once.size, strlen(answer));
-	ck_assert_mem_eq(once.answer, answer, once.size);
 }
 
 /* ---- the steps of rescd ---- */

@@ -3,21 +3,10 @@
 #include <errno.h>
 
 #include "budget.h"
-#include "named.h"
 #include "override.h"
 #include "permit.h"
 #include "retries.h"
-
-static struct named n;
-static resc *host;
-static resc_resource *pay;
-static uint64_t now_ms;
-
-static void at(uint64_t ms)
-{
-	now_ms = ms;
-	named_at(&n, ms);
-}
+#include "scene.h"
 
 static struct policy plain(void)
 {
@@ -31,26 +20,17 @@ static struct policy plain(void)
 	return p;
 }
 
-static void use(struct policy p)
-{
-	named_reload(&n, &p);
-}
-
 static void set_up(void)
 {
 	struct policy p = plain();
 
-	named_open(&n, &p);
-	host = named_join(n.instance);
-	pay = named_lookup(host, "payments");
-	at(1000);
+	scene_open(&p);
 }
 
 static void tear_down(void)
 {
 	ck_assert_uint_eq(permit_occupied(&n.map, n.state), 0); /* whatever happened, nothing is held */
-	resc_close(host);
-	named_close(&n);
+	scene_tear_down();
 }
 
 /* ---- a dependency that follows a script ---- */
@@ -74,7 +54,7 @@ static enum resc_outcome attempt(void *arg, int64_t timeout_ms, unsigned number)
 	if (i < 8)
 		s->timeouts[i] = timeout_ms;
 	uint64_t takes = timeout_ms >= 0 && (uint64_t)timeout_ms < s->takes_ms ? (uint64_t)timeout_ms : s->takes_ms;
-	at(now_ms + takes);
+	at(scene_ms + takes);
 	return s->outcomes[i < s->count ? i : s->count - 1];
 }
 
@@ -256,12 +236,12 @@ START_TEST(E2_a_dependency_that_hangs_costs_the_total_timeout_and_no_more)
 
 	use(e2());
 	s.takes_ms = 1000000;
-	uint64_t start = now_ms;
+	uint64_t start = scene_ms;
 	runs(&s, RESC_E_ATTEMPTS, RESC_TIMEOUT, 3);
 	ck_assert_int_eq(s.timeouts[0], 400);
 	ck_assert_int_eq(s.timeouts[1], 400);
 	ck_assert_int_eq(s.timeouts[2], 200); /* what was left */
-	ck_assert_uint_eq(now_ms - start, 1000);
+	ck_assert_uint_eq(scene_ms - start, 1000);
 }
 END_TEST
 
@@ -284,9 +264,9 @@ START_TEST(no_retry_that_would_begin_after_the_deadline)
 	p.base_ns = p.cap_ns = 700000000;
 	use(p);
 	s.takes_ms = 400;
-	uint64_t start = now_ms;
+	uint64_t start = scene_ms;
 	runs(&s, RESC_E_RETRY_DEADLINE, RESC_TIMEOUT, 1); /* 400 + 700 > 1000 */
-	ck_assert_uint_eq(now_ms - start, 400);
+	ck_assert_uint_eq(scene_ms - start, 400);
 	ck_assert_uint_eq(named_look(&n).counters.retry_deadline, 1);
 }
 END_TEST

@@ -6,25 +6,8 @@
 #include <pthread.h>
 
 #include "move.h"
-#include "named.h"
-#include "record.h"
+#include "scene.h"
 #include "window.h"
-
-static struct named n;
-static resc *host;
-static resc_resource *pay;
-static uint64_t now_ms;
-
-static void at(uint64_t ms)
-{
-	now_ms = ms;
-	named_at(&n, ms);
-}
-
-static void later(uint64_t ms)
-{
-	at(now_ms + ms);
-}
 
 static struct policy last_calls(uint64_t calls, uint64_t min_calls, uint64_t failure_rate_ppm)
 {
@@ -36,25 +19,6 @@ static struct policy last_calls(uint64_t calls, uint64_t min_calls, uint64_t fai
 	p.failure_rate_ppm = failure_rate_ppm;
 	p.cooldown_ms = 1000;
 	return p;
-}
-
-static void use(struct policy p)
-{
-	named_reload(&n, &p);
-}
-
-static void set_up(void)
-{
-	named_open(&n, NULL);
-	host = named_join(n.instance);
-	pay = named_lookup(host, "payments");
-	at(1000);
-}
-
-static void tear_down(void)
-{
-	resc_close(host);
-	named_close(&n);
 }
 
 static struct inspect_resource look(void)
@@ -454,7 +418,7 @@ START_TEST(the_result_that_opens_it_names_the_due_time)
 	ck_assert_int_eq(fail_with(30000), 0); /* does not open it: says nothing */
 	ck_assert_uint_eq(state(), TAG_CLOSED);
 	ck_assert_int_eq(fail_with(7000), 0);
-	ck_assert_uint_eq(look().due_ms, now_ms + 7000);
+	ck_assert_uint_eq(look().due_ms, scene_ms + 7000);
 }
 END_TEST
 
@@ -463,7 +427,7 @@ START_TEST(its_word_is_cut_to_what_the_policy_allows)
 	use(asked());
 	fail_with(-1);
 	fail_with(INT64_MAX);
-	ck_assert_uint_eq(look().due_ms, now_ms + 60000);
+	ck_assert_uint_eq(look().due_ms, scene_ms + 60000);
 }
 END_TEST
 
@@ -474,12 +438,12 @@ START_TEST(without_a_word_or_with_a_policy_that_does_not_ask_the_cooldown_counts
 	use(p);
 	fail_with(9000);
 	fail_with(-5);
-	ck_assert_uint_eq(look().due_ms, now_ms + 1000);
+	ck_assert_uint_eq(look().due_ms, scene_ms + 1000);
 	later(1000);
 	p.retry_after_max_ms = 0;
 	use(p);
 	fail_with(9000);
-	ck_assert_uint_eq(look().due_ms, now_ms + 1000);
+	ck_assert_uint_eq(look().due_ms, scene_ms + 1000);
 }
 END_TEST
 
@@ -490,13 +454,13 @@ START_TEST(a_word_of_zero_is_due_at_once_and_jitter_only_lengthens)
 	use(p);
 	fail_with(-1);
 	fail_with(0);
-	ck_assert_uint_eq(look().due_ms, now_ms + 1);
+	ck_assert_uint_eq(look().due_ms, scene_ms + 1);
 	later(1);
 	p.jitter_ppm = 500000;
 	use(p);
 	fail_with(10000);
-	ck_assert_uint_ge(look().due_ms, now_ms + 10000);
-	ck_assert_uint_le(look().due_ms, now_ms + 15000);
+	ck_assert_uint_ge(look().due_ms, scene_ms + 10000);
+	ck_assert_uint_le(look().due_ms, scene_ms + 15000);
 }
 END_TEST
 
@@ -521,7 +485,7 @@ START_TEST(a_probe_that_fails_names_the_next_due_time)
 	fail_with(-1);
 	later(1000);
 	ck_assert_int_eq(fail_with(20000), 0);
-	ck_assert_uint_eq(look().due_ms, now_ms + 20000);
+	ck_assert_uint_eq(look().due_ms, scene_ms + 20000);
 	ck_assert_uint_eq(look().reopened, 1);
 }
 END_TEST
@@ -554,7 +518,7 @@ int main(void)
 	        a_probe_that_fails_names_the_next_due_time,
 	};
 
-	TCase *tcase = FIXTURE_CASE("window", tests, set_up, tear_down);
+	TCase *tcase = FIXTURE_CASE("window", tests, scene_set_up, scene_tear_down);
 
 	tcase_add_loop_test(tcase, H6_a_successor_gets_the_window_as_it_is_now_and_not_older_ticks, 0, 2);
 	return fixture_run(fixture_suite("window", tcase));

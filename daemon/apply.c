@@ -30,7 +30,7 @@
 #include "record.h"
 #include "states.h"
 
-static uint32_t larger(uint32_t a, uint64_t b)
+static uint32_t at_least(uint32_t a, uint64_t b)
 {
 	return b <= a ? a : b > UINT32_MAX ? UINT32_MAX : (uint32_t)b;
 }
@@ -41,12 +41,12 @@ static void add_needs(struct map_needs *needs, const struct policy *policy, uint
 	if ((policy->flags & POLICY_BULKHEAD) != 0) {
 		uint64_t limit = policy->limit_share_ppm == 0 ? policy->limit : (workers * policy->limit_share_ppm + 999999) / 1000000;
 
-		needs->permits = larger(needs->permits, limit > PERMITS_LIMIT ? PERMITS_LIMIT : limit);
+		needs->permits = at_least(needs->permits, limit > PERMITS_LIMIT ? PERMITS_LIMIT : limit);
 		if (policy->max_wait_ms != 0)
-			needs->waiting = larger(needs->waiting, policy->max_waiting);
+			needs->waiting = at_least(needs->waiting, policy->max_waiting);
 	}
 	if ((policy->flags & POLICY_BREAKER) != 0)
-		needs->calls = larger(needs->calls, policy->window_calls);
+		needs->calls = at_least(needs->calls, policy->window_calls);
 }
 
 static struct map_needs needs_of(const struct config *config)
@@ -58,7 +58,7 @@ static struct map_needs needs_of(const struct config *config)
 	for (size_t i = 0; i < config->pattern_count; i++)
 		add_needs(&needs, &config->patterns[i].policy, config->workers);
 	if (config->pattern_count > 0)
-		needs.resources = larger(needs.resources, (uint64_t)needs.resources + config->made);
+		needs.resources = at_least(needs.resources, (uint64_t)needs.resources + config->made);
 	return needs;
 }
 
@@ -145,15 +145,15 @@ int apply_replace(struct instance *instance, const struct config *config, uint32
 	struct segment_dims dims;
 
 	/* It keeps the indices of the records, so it is never smaller. */
-	needs.resources = larger(now->resources, larger(needs.resources, resources));
-	needs.workers = larger(now->workers, needs.workers);
-	needs.permits = larger(now->permits, needs.permits);
-	needs.calls = larger(now->calls, needs.calls);
-	needs.waiting = larger(now->waiting, needs.waiting);
-	needs.once = larger(now->once, needs.once);
+	needs.resources = at_least(now->resources, at_least(needs.resources, resources));
+	needs.workers = at_least(now->workers, needs.workers);
+	needs.permits = at_least(now->permits, needs.permits);
+	needs.calls = at_least(now->calls, needs.calls);
+	needs.waiting = at_least(now->waiting, needs.waiting);
+	needs.once = at_least(now->once, needs.once);
 	map_dims(&dims, &needs);
-	dims.resources = larger(dims.resources, now->resources);
-	dims.shards = larger(dims.shards, now->shards);
+	dims.resources = at_least(dims.resources, now->resources);
+	dims.shards = at_least(dims.shards, now->shards);
 	return instance_replace(instance, &dims, err);
 }
 

@@ -106,9 +106,9 @@ static void check_rules(struct reader *reader, const struct draft *draft, const 
 	}
 }
 
-/* Calls that the rate limit lets through in a window of time, at most. */
-static uint64_t calls_in_window(const struct policy *policy)
+uint64_t calls_in_window(const struct policy *policy)
 {
+	/* At most 1e15 millionths of a call a second and 86400 s. */
 	unsigned __int128 calls = (unsigned __int128)policy->rate_per_second * policy->window_ms / UINT64_C(1000000000);
 
 	return (uint64_t)calls + policy->rate_burst;

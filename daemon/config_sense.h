@@ -8,4 +8,7 @@
 /* Adds errors for what cannot be meant, and warnings for what has no effect or hardly the one that was wanted. */
 void draft_check(struct reader *reader, const struct draft *draft);
 
+/* Calls that the rate limit lets into the breaker's window of time, at most. */
+uint64_t calls_in_window(const struct policy *policy);
+
 #endif

@@ -201,7 +201,7 @@ static bool look_is_due(const struct made *made, uint64_t now_ms)
 {
 	uint64_t every_ms = (uint64_t)made->count * made->instance->map.dims.shards / LOOK_SHARDS;
 
-	every_ms = every_ms < LOOK_LEAST_MS ? LOOK_LEAST_MS : every_ms > LOOK_MOST_MS ? LOOK_MOST_MS : every_ms;
+	every_ms = smaller(larger(every_ms, LOOK_LEAST_MS), LOOK_MOST_MS);
 	return now_ms < made->looked_ms || now_ms - made->looked_ms >= every_ms;
 }
 

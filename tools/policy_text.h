@@ -15,12 +15,4 @@ struct window_text {
 };
 struct window_text window_words(const struct policy *policy);
 
-/*
- * The failures (or slow calls) that a rate needs at least, and among how many calls: below min_calls nothing is decided.
- * 50 % with min_calls 20: 10 of 20.
- */
-uint64_t rate_least(uint64_t rate_ppm, uint64_t min_calls);
-/* The most calls that the window can hold, as far as the policy limits them: by its own length, or by the rate limit. UINT64_MAX: any. */
-uint64_t window_most(const struct policy *policy);
-
 #endif

@@ -37,6 +37,8 @@ _Static_assert(JITTER_NONE == 0 && JITTER_PROPORTIONAL == 4, "jitters[] is in th
 _Static_assert(RESC_TIMEOUT == RESC_FAIL + 1, "outcomes[] is in the order of enum resc_outcome");
 _Static_assert(DEPOSIT_SUCCESS == 0 && DEPOSIT_REQUEST == 1, "deposits[] is in the order of enum deposit");
 _Static_assert(ON_DEATH_UNKNOWN == 0 && ON_DEATH_FREE == 1, "on_deaths[] is in the order of enum on_death");
+_Static_assert(CONFIG_WORKERS == 1024 && CONFIG_ONCE_KEYS == 16384 && CONFIG_MADE == 256 && CONFIG_IDLE_MS == HOUR_MS,
+               "the defaults of the file's own keys are as they are written below");
 _Static_assert(MODE_ENFORCE == 0 && MODE_SHADOW == 1 && MODE_OFF == 2, "modes[] is in the order of enum block_mode");
 
 #define MODE_FALLBACK "the `mode` of the resource"
@@ -55,8 +57,9 @@ const struct key config_keys[KEYS] = {
                          .text = "absolute path of the control socket, at most 107 bytes"},
         [KEY_WORKERS] = {"workers", BLOCK_FILE, KEY_INTEGER, CONFIG_WORKERS_LEAST, WORKERS_LIMIT, 1, .fallback = "1024",
                          .text = "worker processes that the segment has room for"},
-        [KEY_ONCE_KEYS] = {"once_keys", BLOCK_FILE, KEY_INTEGER, ONCE_SET, ONCE_LIMIT, 1, .fallback = "16384, where a resource has `once`",
-                           .text = "places for idempotency keys: at least twice as many as live at once"},
+        [KEY_ONCE_KEYS] =
+                {"once_keys", BLOCK_FILE, KEY_INTEGER, ONCE_SET, ONCE_LIMIT, 1, .fallback = "16384, where a resource has `once`",
+                 .text = "places for idempotency keys: four times as many as are remembered at once, or new ones may find no room"},
         [KEY_MADE] = {"made", BLOCK_FILE, KEY_INTEGER, 1, RESOURCES_LIMIT, 1, .fallback = "256, where there are patterns",
                       .text = "resources that may be made at run time, from patterns"},
         [KEY_IDLE] = {"idle", BLOCK_FILE, KEY_MILLISECONDS, 0, 30 * DAY_MS, 1, .fallback = "`\"1h\"`",

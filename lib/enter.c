@@ -229,8 +229,9 @@ static void give_back_permit(const struct view *v, const resc_ticket *t)
 		waiting_signal(v->state);
 }
 
-/* Where no bulkhead limits, the cell only says who is inside, and a call without one is admitted too. */
-COLD static int take_any_permit(const struct view *v, uint64_t permit, resc_ticket *t)
+/* Where no bulkhead limits, the cell only says who is inside, and a call without one is admitted too. last: no guard comes after this, so
+ * it is admitted for certain and counted here; else take_probe or settle_admitted counts it. So the usual path has no part in this. */
+COLD static int take_any_permit(const struct view *v, uint64_t permit, bool last, resc_ticket *t)
 {
 	uint32_t cell = NO_CELL;
 	int r = permit_acquire(v->map, v->state, permit, v->start, &cell);
@@ -240,7 +241,8 @@ COLD static int take_any_permit(const struct view *v, uint64_t permit, resc_tick
 	if (r == -ESTALE)
 		return CALL_AGAIN;
 	if (r == RESC_E_FULL && (v->policy.flags & (POLICY_BULKHEAD | POLICY_SHADOW_BULKHEAD)) != POLICY_BULKHEAD) {
-		count(v, COUNTER_untracked);
+		if (last)
+			count(v, COUNTER_untracked);
 		cell = NO_CELL;
 		r = 0;
 	}
@@ -268,11 +270,11 @@ COLD static int take_shadow_permit(const struct view *v, struct entering *e, uin
 		return 0;
 	}
 	would_refuse(e, WOULD_FULL);
-	return take_any_permit(v, permit, t);
+	return take_any_permit(v, permit, false, t);
 }
 
-/* A cell for this call. */
-static USUAL int take_permit(const struct view *v, struct entering *e, resc_ticket *t)
+/* A cell for this call. last: no guard comes after this. */
+static USUAL int take_permit(const struct view *v, struct entering *e, bool last, resc_ticket *t)
 {
 	uint64_t permit = permit_make(v->life, thread_call_number());
 
@@ -284,7 +286,7 @@ static USUAL int take_permit(const struct view *v, struct entering *e, resc_tick
 		return 0;
 	if (in_shadow(v, POLICY_SHADOW_BULKHEAD))
 		return take_shadow_permit(v, e, permit, t);
-	return take_any_permit(v, permit, t);
+	return take_any_permit(v, permit, last, t);
 }
 
 static uint64_t priority_ppm(const struct policy *policy, uint32_t priority)
@@ -345,7 +347,7 @@ static inline int try_permit_and_shares(const struct view *v, struct entering *e
 {
 	if (has_no_share_left(v, e))
 		return RESC_E_PRIORITY;
-	int r = take_permit(v, e, t);
+	int r = take_permit(v, e, false, t);
 	return r == 0 ? pass_shares(v, e, t) : r;
 }
 
@@ -499,6 +501,9 @@ COLD static int take_probe(const struct view *v, struct entering *e, resc_ticket
 	t->probe_lease = probe.lease;
 	t->probe = probe.lease != 0;
 	t->permit_cell |= probe.cell << TICKET_CELL_BITS;
+	/* In a resource that is plain this was the last guard; else see settle_admitted. */
+	if (v->plain && ticket_cell(t) == NO_CELL)
+		count(v, COUNTER_untracked);
 	return 0;
 }
 
@@ -550,6 +555,8 @@ APART static bool settle_admitted(const struct view *v, struct entering *e, cons
 		count_woulds(v, e->would);
 	if (e->reserves && e->reserved->waited)
 		count(v, COUNTER_waited);
+	if (ticket_cell(t) == NO_CELL)
+		count(v, COUNTER_untracked);
 	return true;
 }
 
@@ -566,7 +573,7 @@ static USUAL int admit(const struct view *v, struct entering *e, resc_ticket *t)
 	}
 	int r = pass_breaker(v, e, t, &probe);
 	if (__builtin_expect(r == 0, 1))
-		r = __builtin_expect(v->plain, 1) ? take_permit(v, e, t) : pass_others(v, e, t);
+		r = __builtin_expect(v->plain, 1) ? take_permit(v, e, !probe, t) : pass_others(v, e, t);
 	if (__builtin_expect(probe, 0) && r == 0)
 		r = take_probe(v, e, t);
 	if (__builtin_expect(r != 0, 0))

@@ -464,6 +464,50 @@ START_TEST(without_a_limit_a_call_without_a_cell_is_admitted_and_counted)
 }
 END_TEST
 
+static void fill_all_cells(void)
+{
+	for (uint32_t i = 0; i < n.map.dims.permits; i++)
+		fixture_store(map_permit(&n.map, n.state, i), permit_make(UINT32_MAX - 1, i + 1));
+}
+
+static uint64_t untracked(void)
+{
+	return named_look(&n).counters.untracked;
+}
+
+START_TEST(a_call_without_a_cell_that_is_refused_is_not_counted_as_one)
+{
+	resc_ticket ticket, probe;
+	struct policy p;
+
+	policy_private(&p);
+	p.flags |= POLICY_RATE;
+	p.rate_per_second = 1;
+	p.rate_burst = 1;
+	named_reload(&n, &p);
+	resc *host = named_join(n.instance);
+	resc_resource *pay = named_lookup(host, "payments");
+	fill_all_cells();
+	ck_assert_int_eq(resc_enter(pay, NULL, &ticket), 0);
+	ck_assert_uint_eq(untracked(), 1);
+	ck_assert_int_eq(resc_enter(pay, NULL, &ticket), RESC_E_RATE);
+	ck_assert_uint_eq(untracked(), 1);
+	/* Nor where the probes are out: a resource that is plain, and one that is not. */
+	p.probes = 1;
+	for (unsigned i = 0; i < 2; i++) {
+		p.flags = (p.flags & ~(uint64_t)POLICY_RATE) | POLICY_BREAKER | (i == 0 ? 0 : POLICY_THROTTLE);
+		named_reload(&n, &p);
+		fixture_store(&n.state->breaker, breaker_make(TAG_HALF_OPEN, 0, (uint16_t)(7 + i), 1000));
+		ck_assert_int_eq(resc_enter(pay, NULL, &probe), 0);
+		ck_assert_uint_eq(untracked(), 2 + i);
+		ck_assert_int_eq(resc_enter(pay, NULL, &ticket), RESC_E_HALF_OPEN);
+		ck_assert_uint_eq(untracked(), 2 + i);
+		ck_assert_int_eq(resc_leave(&probe, RESC_OK), 0);
+	}
+	resc_close(host);
+}
+END_TEST
+
 int main(void)
 {
 	const TTest *const tests[] = {
@@ -486,6 +530,7 @@ int main(void)
 	        B9_a_full_bulkhead_refuses_by_its_name_and_counts_nothing_else,
 	        a_closed_view_gives_its_permits_back,
 	        without_a_limit_a_call_without_a_cell_is_admitted_and_counted,
+	        a_call_without_a_cell_that_is_refused_is_not_counted_as_one,
 	};
 
 	return NAMED_RUN("permit", tests, set_up, tear_down);

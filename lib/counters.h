@@ -84,7 +84,7 @@
 	X(would_rate, "calls that a rate limit in shadow mode would have refused")                                     \
 	X(would_throttle, "calls that a throttle in shadow mode would have refused")                                   \
 	X(would_timeout, "calls that took longer than the attempt timeout, which is in shadow mode")                   \
-	X(would_budget, "retries that a budget in shadow mode would have refused")                                     \
+	X(would_budget, "retries a budget in shadow mode would have refused: tokens when asked, cap at entry")         \
 	X(would_once, "repeated keys that idempotency in shadow mode would have held back")                            \
 	X(once_first, "idempotency keys begun")                                                                        \
 	X(once_done, "idempotency keys done, with their answer stored")                                                \

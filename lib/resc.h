@@ -259,6 +259,8 @@ typedef struct resc_retry_plan {
  * the same. 0: yes, after *wait_ns; the host's retry budget was charged. Otherwise RESC_E_NOT_RETRYABLE, RESC_E_UPSTREAM,
  * RESC_E_PUSHBACK, RESC_E_ATTEMPTS, RESC_E_RETRY_DEADLINE, RESC_E_RETRY_IN_FLIGHT or RESC_E_BUDGET, and nothing was taken (but with a
  * threshold each failure is charged, as gRPC does); or -EINVAL, -ENOENT. Enter the next attempt with RESC_RETRY in its options.
+ * In shadow mode would_budget counts here what the tokens would have refused. What the cap on retries in flight would have refused is
+ * counted by resc_enter alone.
  *
  * Backoff and jitter: "Exponential Backoff And Jitter" (AWS Architecture Blog, 2015); the budget is a token bucket as in
  * Finagle's RetryBudget. Does not sleep. Cost: as a call, plus a random number.

@@ -9,7 +9,7 @@
  * told yes beyond the cap, because each has its cell before it counts (seq_cst on both sides, as for the limit in permit.c).
  *
  * The cap is asked twice. resc_retry asks first, so that a request that has no chance ends at once and without a wait. resc_enter
- * asks again, with the cell taken, and that answer is the one that binds.
+ * asks again, with the cell taken, and that answer is the one that binds; so it is the one that counts where the cap is in shadow mode.
  *
  * Who asks may have left its failed attempt already, or not; the library does not know which, and the answer for a call that is alone must
  * not depend on it. So a call that asks is itself at least one call in flight: where all cells are retries, there is one call more than

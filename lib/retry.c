@@ -12,7 +12,8 @@
  * does (gRFC A6), so each failure of a kind that is retried is charged first, also when the answer is no for another reason.
  *
  * Nothing is charged or counted twice when the view is not good any more: the budget says so before it takes anything, and what would
- * have been refused in shadow mode is counted with the answer.
+ * have been refused in shadow mode is counted with the answer. Of that the tokens are counted here, and the cap by resc_enter, whose
+ * answer binds: else one retry would be counted twice, for the same reason.
  *
  * A server's pushback is waited for exactly: no jitter, because the server spreads its clients itself, and no cap. It leaves the backoff of
  * later attempts as it was.
@@ -138,7 +139,8 @@ static int decide(const struct view *v, const resc_retry_plan *plan, enum resc_o
 		return CALL_AGAIN;
 	if (r != 0 && (v->policy.flags & POLICY_SHADOW_BUDGET) == 0)
 		return refuse_retry(v, r);
-	if (r != 0)
+	/* Beyond the cap: the door counts it, if it is so there too. */
+	if (r == RESC_E_BUDGET)
 		count(v, COUNTER_would_budget);
 	count(v, COUNTER_retries);
 	return 0;

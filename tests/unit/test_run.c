@@ -846,6 +846,37 @@ END_TEST
 
 /* ---- shadow mode ---- */
 
+START_TEST(a_retry_beyond_the_cap_in_shadow_mode_is_counted_once_and_at_the_door)
+{
+	struct policy p = capped(0, 0);
+	resc_ticket ticket;
+
+	p.flags |= POLICY_SHADOW_BUDGET;
+	use(p);
+	ck_assert_int_eq(ask_new(RESC_FAIL), 0);
+	expect_counted(1, 0, 0, 0);
+	ck_assert_int_eq(enter_as_retry(&ticket), 0);
+	expect_counted(1, 0, 0, 1);
+	ck_assert_int_eq(resc_leave(&ticket, RESC_OK), 0);
+	/* Also with a budget that has no token: the cap is asked before it. */
+	p.flags |= POLICY_BUDGET;
+	p.budget_capacity = TOKEN;
+	use(p);
+	ck_assert_int_eq(ask_new(RESC_FAIL), 0);
+	ck_assert_int_eq(ask_new(RESC_FAIL), 0);
+	expect_counted(3, 0, 0, 1);
+	ck_assert_int_eq(enter_as_retry(&ticket), 0);
+	expect_counted(3, 0, 0, 2);
+	ck_assert_int_eq(resc_leave(&ticket, RESC_OK), 0);
+	/* A whole request: two retries, each once. */
+	struct script s = always(RESC_FAIL);
+	p.attempts = 3;
+	use(p);
+	runs(&s, RESC_E_ATTEMPTS, RESC_FAIL, 3);
+	expect_counted(5, 0, 0, 4);
+}
+END_TEST
+
 START_TEST(a_budget_in_shadow_mode_counts_once_and_refuses_nothing)
 {
 	struct policy p = capped(0, 0);
@@ -854,20 +885,20 @@ START_TEST(a_budget_in_shadow_mode_counts_once_and_refuses_nothing)
 	p.budget_capacity = TOKEN;
 	use(p);
 	override_reset(&n.map, n.index, "");
-	ck_assert_int_eq(ask_new(RESC_FAIL), 0); /* the cap would have refused */
-	expect_counted(1, 0, 0, 1);
+	ck_assert_int_eq(ask_new(RESC_FAIL), 0); /* the cap would have refused: for the door to count */
+	expect_counted(1, 0, 0, 0);
 	p.flags &= ~(uint64_t)POLICY_RETRY_CAP;
 	use(p);
 	ck_assert_int_eq(ask_new(RESC_FAIL), 0); /* a token was there */
-	expect_counted(2, 0, 0, 1);
+	expect_counted(2, 0, 0, 0);
 	ck_assert_int_eq(ask_new(RESC_FAIL), 0);
-	expect_counted(3, 0, 0, 2);
+	expect_counted(3, 0, 0, 1);
 	p.budget_threshold_ppm = 500000;
 	use(p);
 	ck_assert_int_eq(ask_new(RESC_FAIL), 0);
-	expect_counted(4, 0, 0, 3);
+	expect_counted(4, 0, 0, 2);
 	ck_assert_int_eq(ask_new(RESC_OK), RESC_E_NOT_RETRYABLE); /* what the request is, is not in shadow */
-	expect_counted(4, 0, 0, 3);
+	expect_counted(4, 0, 0, 2);
 }
 END_TEST
 
@@ -975,6 +1006,7 @@ int main(void)
 	        attempts_after_the_first_are_retries_in_flight_and_deposit_nothing,
 	        D5_six_calls_that_fail_together_are_all_retried,
 	        the_cap_binds_at_the_door,
+	        a_retry_beyond_the_cap_in_shadow_mode_is_counted_once_and_at_the_door,
 	        a_budget_in_shadow_mode_counts_once_and_refuses_nothing,
 	        a_total_timeout_in_shadow_mode_cuts_nothing,
 	        wrong_plans_are_errors,

@@ -322,11 +322,15 @@ static bool make_room(struct made *made, const char *name)
 
 static int refuse(struct made *made, const char *name)
 {
+	uint32_t count = count_made(&made->instance->map);
+
 	/* rescd is the only one who counts here; relaxed: a counter orders nothing */
 	atomic_fetch_add_explicit(&made->instance->map.live->lookups_refused, 1, memory_order_relaxed);
-	if (!made->told)
-		log_line("no room for '%s': %" PRIu32 " resources that were made from patterns are in use; raise \"made\"", name,
-		         count_made(&made->instance->map));
+	if (!made->told && count >= made->config->made)
+		log_line("no room for '%s': %" PRIu32 " resources that were made from patterns are in use; raise \"made\"", name, count);
+	else if (!made->told)
+		log_line("no room for '%s': all %" PRIu32 " places of the table have been used, and it cannot be replaced at the moment",
+		         name, made->instance->map.dims.resources);
 	made->told = true;
 	return -ENOSPC;
 }

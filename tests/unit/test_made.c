@@ -350,6 +350,30 @@ START_TEST(the_table_is_not_replaced_twice_in_a_second)
 }
 END_TEST
 
+START_TEST(a_refusal_names_what_is_in_the_way)
+{
+	char name[SEGMENT_NAME_SIZE], told[4096];
+	FILE *log = tmpfile();
+	uint64_t ms = 1000;
+	int r = 0;
+
+	ck_assert_ptr_nonnull(log);
+	use_up("a", &ms);
+	ck_assert_int_ge(dup2(fileno(log), STDERR_FILENO), 0);
+	for (unsigned i = 0; i < 32 && r == 0; i++) {
+		snprintf(name, sizeof name, "shard-b-%u", i);
+		at(ms += 1000);
+		r = ask(name);
+	}
+	ck_assert_int_eq(r, -ENOSPC);
+	rewind(log);
+	told[fread(told, 1, sizeof told - 1, log)] = '\0';
+	ck_assert_ptr_nonnull(strstr(told, "cannot be replaced at the moment"));
+	ck_assert_ptr_null(strstr(told, "raise \"made\""));
+	fclose(log);
+}
+END_TEST
+
 START_TEST(a_question_in_a_superseded_segment_is_answered_and_made_in_the_current_one)
 {
 	struct resc_error err = {0, ""};
@@ -433,6 +457,7 @@ int main(void)
 	        F10_a_trial_that_nobody_goes_on_with_is_forgotten_after_an_hour,
 	        a_table_that_the_retired_have_filled_is_replaced_and_grows,
 	        the_table_is_not_replaced_twice_in_a_second,
+	        a_refusal_names_what_is_in_the_way,
 	        a_question_in_a_superseded_segment_is_answered_and_made_in_the_current_one,
 	        H6_a_made_one_follows_its_pattern_is_named_and_is_retired,
 	        a_reload_that_promises_more_room_makes_it,

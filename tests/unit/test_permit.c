@@ -340,9 +340,13 @@ static void *come_and_go(void *arg)
 	for (uint32_t call = 1; !atomic_load(&done) && call < 400000; call++) {
 		uint64_t permit = permit_make(life, call);
 		uint32_t cell;
-		if (permit_acquire(&n.map, n.state, permit, call * 5, &cell) != 0)
+		if (permit_acquire(&n.map, n.state, permit, call * 5, &cell) != 0) {
+			sched_yield();
 			continue;
+		}
 		crowd_enter(&crowd);
+		if (call % 8 == 0) /* so that more are inside than there are processors */
+			sched_yield();
 		entered++;
 		crowd_leave(&crowd);
 		ck_assert(permit_release(&n.map, n.state, cell, permit));
@@ -353,6 +357,7 @@ static void *come_and_go(void *arg)
 START_TEST(threads_are_never_more_than_the_limit)
 {
 	pthread_t threads[THREADS];
+	uintptr_t sum = 0;
 
 	with_limit(2);
 	atomic_store(&done, false);
@@ -363,8 +368,9 @@ START_TEST(threads_are_never_more_than_the_limit)
 	for (int i = 0; i < THREADS; i++) {
 		void *entered;
 		pthread_join(threads[i], &entered);
-		ck_assert_ptr_nonnull(entered);
+		sum += (uintptr_t)entered;
 	}
+	ck_assert_uint_gt(sum, 100); /* nobody is promised a turn, but somebody always gets in */
 	ck_assert_uint_le(crowd_most(&crowd), 2);
 	ck_assert_uint_ge(crowd_most(&crowd), 1);
 	ck_assert_uint_eq(permit_occupied(&n.map, n.state), 0);

@@ -566,7 +566,6 @@ int main(void)
 	        an_operator_on_a_bad_segment,
 	        a_fork_on_a_bad_segment,
 	};
-
 	TCase *tcase = FIXTURE_CASE("corrupt", tests, set_up, tear_down);
 
 	tcase_add_loop_test(tcase, random_words_in_a_region, 0, REGIONS);

@@ -462,10 +462,8 @@ int main(void)
 	        H6_a_made_one_follows_its_pattern_is_named_and_is_retired,
 	        a_reload_that_promises_more_room_makes_it,
 	};
-
 	TCase *tcase = FIXTURE_CASE("made", tests, set_up, tear_down);
 
-	tcase_set_timeout(tcase, 60);
 	tcase_add_loop_test(tcase, F10_who_is_not_at_rest_is_not_retired_however_long_nobody_calls, 0,
 	                    (int)(sizeof keepers / sizeof keepers[0]));
 	return named_run(fixture_suite("made", tcase));

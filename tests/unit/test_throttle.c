@@ -634,7 +634,6 @@ int main(void)
 	        whatever_the_bits_it_ends_and_the_share_is_at_most_1,
 	        threads_lose_no_call,
 	};
-
 	TCase *tcase = FIXTURE_CASE("throttle", tests, set_up, tear_down);
 
 	tcase_add_loop_test(tcase, E16_the_dependency_sees_about_k_times_what_it_accepts, 0, 3);

@@ -517,7 +517,6 @@ int main(void)
 	        late_failures_never_move_the_due_time,
 	        a_probe_that_fails_names_the_next_due_time,
 	};
-
 	TCase *tcase = FIXTURE_CASE("window", tests, scene_set_up, scene_tear_down);
 
 	tcase_add_loop_test(tcase, H6_a_successor_gets_the_window_as_it_is_now_and_not_older_ticks, 0, 2);

@@ -396,10 +396,11 @@ int host_attach_and_list(resc *host)
 void host_unlist(resc *host)
 {
 	pthread_mutex_lock(&list_lock);
-	resc **link = &open_hosts;
-	while (*link != NULL && *link != host)
-		link = &(*link)->next;
-	if (*link == host)
+	for (resc **link = &open_hosts; *link != NULL; link = &(*link)->next) {
+		if (*link != host)
+			continue;
 		*link = host->next;
+		break;
+	}
 	pthread_mutex_unlock(&list_lock);
 }

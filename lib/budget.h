@@ -7,6 +7,7 @@
 #define RESC_BUDGET_H
 
 #include "map.h"
+#include "words.h"
 
 /*
  * A retry after that outcome (a time-out may cost more). Without a threshold: takes its cost where it is there. With one: takes the cost
@@ -14,6 +15,14 @@
  * 0 granted; 1 not; -ESTALE the word has moved to the successor (or is not there yet), and nothing was taken.
  */
 int budget_withdraw(const struct map *map, struct state *state, const struct policy *policy, enum resc_outcome outcome, uint64_t now_ms);
+/* Then a deposit changes nothing, which is the usual case of a healthy host. (Where tokens expire, it would renew their life.) */
+static inline bool budget_is_full(const struct state *state, const struct policy *policy)
+{
+	uint64_t full = tokens_make(WORD_LIVE, (unsigned)policy->budget_epoch, policy->budget_capacity);
+
+	/* relaxed: as in budget.c. */
+	return policy->budget_ttl_ms == 0 && atomic_load_explicit(&state->tokens, memory_order_relaxed) == full;
+}
 /* A success, or a request: as the policy says. 0; -ESTALE as above, and nothing was deposited. A full bucket is only read. */
 int budget_deposit(const struct map *map, struct state *state, const struct policy *policy, uint64_t now_ms);
 /*

@@ -321,7 +321,7 @@ static inline int pass_shares(const struct view *v, struct entering *e, const re
 
 	/* A bulkhead in shadow mode that is full has said so. */
 	bool full = (e->would >> WOULD_FULL & 1) != 0;
-	if ((v->policy.flags & POLICY_BULKHEAD) != 0 && !full && !fits_priority(v, e))
+	if (v->shares && !full && !fits_priority(v, e))
 		r = in_shadow(v, POLICY_SHADOW_BULKHEAD) ? would_refuse(e, WOULD_PRIORITY) : RESC_E_PRIORITY;
 	if (r == 0 && (v->policy.flags & POLICY_RETRY_CAP) != 0 && permit_is_retry(t->permit) &&
 	    !retries_fit(v->map, v->state, &v->policy, true))
@@ -337,7 +337,7 @@ static inline int pass_shares(const struct view *v, struct entering *e, const re
  */
 static bool has_no_share_left(const struct view *v, const struct entering *e)
 {
-	if (!v->waits || priority_ppm(&v->policy, e->options->priority) >= 1000000)
+	if (!v->waits || !v->shares || priority_ppm(&v->policy, e->options->priority) >= 1000000)
 		return false;
 	unsigned occupied = permit_occupied(v->map, v->state);
 	return occupied >= priority_share(v, e, limit_now(v)) && occupied < limit_now(v);
@@ -522,7 +522,8 @@ APART static int pass_others(const struct view *v, struct entering *e, resc_tick
 /* A request pays into the retry budget when it is admitted; a retry does not. False: the word has moved, and everything was given back. */
 static bool deposit_request(const struct view *v, struct entering *e, const resc_ticket *t)
 {
-	if ((v->policy.flags & POLICY_BUDGET) == 0 || v->policy.budget_deposit != DEPOSIT_REQUEST || permit_is_retry(t->permit))
+	if ((v->policy.flags & POLICY_BUDGET) == 0 || v->policy.budget_deposit != DEPOSIT_REQUEST || permit_is_retry(t->permit) ||
+	    budget_is_full(v->state, &v->policy))
 		return true;
 	/* Without an expiry the time does not matter. */
 	uint64_t now_ms = v->policy.budget_ttl_ms == 0 ? 0 : coarse_ms(v, e);

@@ -62,9 +62,10 @@ static bool measure(const struct view *v, const resc_ticket *t)
 
 static int pay_in(const struct view *v, const struct ending *e)
 {
-	if (e->outcome == RESC_OK && (v->policy.flags & POLICY_BUDGET) != 0 && v->policy.budget_deposit == DEPOSIT_SUCCESS)
-		return budget_deposit(v->map, v->state, &v->policy, clock_to_ms(v->map, e->coarse_ns));
-	return 0;
+	if (e->outcome != RESC_OK || (v->policy.flags & POLICY_BUDGET) == 0 || v->policy.budget_deposit != DEPOSIT_SUCCESS ||
+	    budget_is_full(v->state, &v->policy))
+		return 0;
+	return budget_deposit(v->map, v->state, &v->policy, clock_to_ms(v->map, e->coarse_ns));
 }
 
 /* Who gave up first says nothing about the dependency; an answer that was not wanted is an answer. */

@@ -125,7 +125,7 @@ bool throttle_refuses(const struct view *v, uint64_t now_ms)
 void throttle_count(const struct view *v, bool accepted, uint64_t now_ms)
 {
 	uint64_t tick = view_throttle_tick(v, now_ms);
-	uint64_t tick_ms = window_bucket_ms(v->policy.throttle_window_ms);
+	uint64_t tick_ms = v->throttle_tick_ms;
 	uint64_t began_ms = tick * tick_ms;
 	word *bucket = shard_of(v)->throttle[tick % WINDOW_RING];
 	uint32_t n = bucket_count_call(v, &bucket[0], began_ms, WINDOW_RING * tick_ms);

@@ -62,15 +62,19 @@ static int find_index(const struct attachment *a, const char *name)
 	return record_publish(&a->map, name, &policy);
 }
 
+static bool has_shares(const struct policy *p)
+{
+	return (p->flags & POLICY_BULKHEAD) != 0 && p->critical_ppm + p->normal_ppm + p->low_ppm != 3000000;
+}
+
 /* Are there guards that an ordinary call has to be asked for one by one? */
 static bool is_plain(const struct policy *p)
 {
 	const uint64_t others = POLICY_RATE | POLICY_THROTTLE | POLICY_RETRY_CAP | POLICY_SHADOW_BREAKER | POLICY_SHADOW_BULKHEAD;
-	bool shares = (p->flags & POLICY_BULKHEAD) != 0 &&
-	              (p->max_wait_ms != 0 || p->retry_after_ms != 0 || p->critical_ppm + p->normal_ppm + p->low_ppm != 3000000);
+	bool queue = (p->flags & POLICY_BULKHEAD) != 0 && (p->max_wait_ms != 0 || p->retry_after_ms != 0);
 	bool deposits = (p->flags & POLICY_BUDGET) != 0 && p->budget_deposit == DEPOSIT_REQUEST;
 
-	return (p->flags & others) == 0 && !shares && !deposits;
+	return (p->flags & others) == 0 && !has_shares(p) && !queue && !deposits;
 }
 
 /*
@@ -110,10 +114,12 @@ static void fill_view(struct view *v, struct attachment *a, uint32_t index, cons
 	v->common = map_shard(&a->map, v->state, a->map.dims.shards - 1 - a->worker.slot % (a->map.dims.shards / 4));
 	v->tick_ms = window_tick_ms(&v->policy);
 	v->tick_factor = UINT64_MAX / v->tick_ms + 1;
-	v->throttle_factor = UINT64_MAX / window_bucket_ms(v->policy.throttle_window_ms) + 1;
+	v->throttle_tick_ms = window_bucket_ms(v->policy.throttle_window_ms);
+	v->throttle_factor = UINT64_MAX / v->throttle_tick_ms + 1;
 	bool slow_matters = (v->policy.flags & POLICY_BREAKER) != 0 && v->policy.slow_rate_ppm != 0;
 	v->measure = (v->policy.flags & (POLICY_LATENCY | POLICY_SHADOW_TIMEOUT)) != 0 || slow_matters;
 	v->rate_limit = rate_limit_of(v->policy.rate_per_second, v->policy.rate_burst);
+	v->shares = has_shares(&v->policy);
 	v->plain = is_plain(&v->policy);
 	v->waits = (v->policy.flags & (POLICY_BULKHEAD | POLICY_SHADOW_BULKHEAD)) == POLICY_BULKHEAD && v->policy.max_wait_ms != 0;
 }

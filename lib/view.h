@@ -23,10 +23,11 @@ struct view {
 	struct shard *common;     /* everybody's */
 	uint64_t generation;      /* of the segment */
 	uint64_t epoch;
-	uint64_t superseded;      /* as it was seen */
-	uint64_t sequence;        /* of the policy */
-	uint64_t tick_ms;         /* of the breaker's window */
-	uint64_t tick_factor;     /* 2^64 / tick, rounded up: see view_tick */
+	uint64_t superseded;  /* as it was seen */
+	uint64_t sequence;    /* of the policy */
+	uint64_t tick_ms;     /* of the breaker's window */
+	uint64_t tick_factor; /* 2^64 / tick, rounded up: see view_tick */
+	uint64_t throttle_tick_ms;
 	uint64_t throttle_factor; /* the same for the window of the throttle */
 	word *home;               /* the permit cell to try first */
 	uint32_t index;
@@ -37,6 +38,7 @@ struct view {
 	struct rate_limit rate_limit;
 	bool measure; /* read the fine clock */
 	bool plain;   /* nothing but breaker, bulkhead, budget and timeouts, all enforced: the other guards are not looked at */
+	bool shares;  /* some priority may use only a part of the bulkhead */
 	bool waits;   /* calls may wait for a permit, so whoever gives one back says so */
 	bool private_mode;
 	struct policy policy;

@@ -38,6 +38,7 @@ static struct view view_of(int own)
 	        .own = own < 0 ? NULL : map_shard(&f.map, f.state, (uint32_t)own),
 	        .owner_thread = thread_self(),
 	        .common = map_shard(&f.map, f.state, map_first_common_shard(&f.map)),
+	        .throttle_tick_ms = window_bucket_ms(f.policy.throttle_window_ms),
 	        .throttle_factor = UINT64_MAX / window_bucket_ms(f.policy.throttle_window_ms) + 1,
 	        .policy = f.policy,
 	};

@@ -30,6 +30,25 @@ PAIRS = [(first, second) for first, second in itertools.product(BLOCKS, ANSWERS)
          if first != second and (first, second) not in IMPOSSIBLE and not any({first, second} <= f for f in FAMILIES)]
 
 
+M64 = (1 << 64) - 1
+
+
+def first_draw(seed):
+    """The first random number below a million of a worker with that seed: splitmix64 fills the state, xoshiro256** draws."""
+    state = []
+    for _ in range(2):
+        seed = (seed + 0x9e3779b97f4a7c15) & M64
+        z = ((seed ^ seed >> 30) * 0xbf58476d1ce4e5b9) & M64
+        z = ((z ^ z >> 27) * 0x94d049bb133111eb) & M64
+        state.append(z ^ z >> 31)
+    z = state[1] * 5 & M64
+    return ((z << 7 | z >> 57) & M64) * 9 % (1 << 64) * 1000000 >> 64
+
+
+# A throttle that refuses a share of the calls refuses this worker's next one only if it refuses all but a ten-thousandth.
+LUCKY = next(seed for seed in range(1, 1000000) if first_draw(seed) >= 999900)
+
+
 class Pair:
     """A resource that has both guards, in which the first lets a call pass and the second refuses it."""
 
@@ -84,13 +103,15 @@ class Pair:
         assert self.asker.call(NAME, "cancelled", cost=tokens - later)["answer"] == "ok"
 
     def fail(self):
-        """The throttle refuses some of them, as it should."""
+        """The throttle refuses some calls, as it should, but none of these."""
         for _ in range(self.fails()):
-            until(lambda: self.asker.call(NAME, "fail")["answer"] == "ok", what="a call that fails")
+            self.asker.ask("seed", LUCKY)
+            assert self.asker.call(NAME, "fail")["answer"] == "ok"
 
     def take_probes(self, count):
         for _ in range(count):
-            until(lambda: self.holder.enter(NAME)["answer"] == "ok", what="a probe")
+            self.holder.ask("seed", LUCKY)
+            assert self.holder.enter(NAME)["answer"] == "ok"
 
     def fill_bulkhead(self):
         """By a reload that lowers the limit to what is in use: so it is also full where a breaker lets nobody in."""

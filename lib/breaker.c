@@ -178,7 +178,7 @@ static int half_open_enter(const struct view *v, uint64_t w, uint64_t now_ms, st
 	if (r != RESC_E_HALF_OPEN)
 		return r;
 	/* Perhaps an owner is dead and nobody has noticed. */
-	if (!worker_sweep_maybe(v->map, v->state, real_coarse_ns() / 1000000, v->life))
+	if (!sweep_the_dead(v))
 		return r;
 	return take_lease(v, w, probe);
 }

@@ -53,6 +53,12 @@ static inline void count(const struct view *v, enum counter counter)
 	add_to(v, &shard->counters[counter], &shard->counters[counter], 1);
 }
 
+/* Perhaps what is full is full of the dead, and nobody has noticed. True: somebody was reaped, so look again. Seldom looks itself. */
+static inline bool sweep_the_dead(const struct view *v)
+{
+	return worker_sweep_maybe(v->map, v->state, real_coarse_ns() / 1000000, v->life);
+}
+
 struct probe {
 	uint32_t cell;
 	uint64_t lease;

@@ -236,7 +236,7 @@ COLD static int take_any_permit(const struct view *v, uint64_t permit, bool last
 	uint32_t cell = NO_CELL;
 	int r = permit_acquire(v->map, v->state, permit, v->start, &cell);
 
-	if (__builtin_expect(r == RESC_E_FULL, 0) && worker_sweep_maybe(v->map, v->state, real_coarse_ns() / 1000000, v->life))
+	if (__builtin_expect(r == RESC_E_FULL, 0) && sweep_the_dead(v))
 		r = permit_acquire(v->map, v->state, permit, v->start, &cell);
 	if (r == -ESTALE)
 		return CALL_AGAIN;
@@ -356,7 +356,7 @@ static inline int take_permit_and_shares(const struct view *v, struct entering *
 	int r = try_permit_and_shares(v, e, t);
 
 	/* What fills a share may be the dead: as for a full bulkhead in take_any_permit. */
-	if ((r == RESC_E_PRIORITY || r == RESC_E_RETRIES) && worker_sweep_maybe(v->map, v->state, real_coarse_ns() / 1000000, v->life))
+	if ((r == RESC_E_PRIORITY || r == RESC_E_RETRIES) && sweep_the_dead(v))
 		r = try_permit_and_shares(v, e, t);
 	return r;
 }

@@ -131,12 +131,6 @@ static int recorded(const struct view *v, struct beginning *b, resc_resource *re
 	return 0;
 }
 
-/* The holder of the key, or who fills the set, may be dead. */
-static bool somebody_was_reaped(const struct view *v)
-{
-	return worker_sweep_maybe(v->map, v->state, real_coarse_ns() / 1000000, v->life);
-}
-
 static int ask(const struct view *v, struct beginning *b, resc_resource *resource, uint64_t now_ms)
 {
 	struct once_place place;
@@ -157,8 +151,9 @@ static int ask(const struct view *v, struct beginning *b, resc_resource *resourc
 			r = -ENOSPC;
 			break;
 		}
+		/* The holder of the key, or who fills the set, may be dead. */
 		bool helps = r == RESC_ONCE_BUSY || r == CALL_WAIT || r == -ENOSPC;
-		if (r != CALL_AGAIN && !(helps && somebody_was_reaped(v)))
+		if (r != CALL_AGAIN && !(helps && sweep_the_dead(v)))
 			return r;
 	}
 	return r == CALL_AGAIN || r == CALL_WAIT ? RESC_ONCE_BUSY : r;

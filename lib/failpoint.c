@@ -54,6 +54,7 @@ struct table {
 };
 
 static struct table *_Atomic active;
+static void (*_Atomic watcher)(void);
 static pthread_once_t environment_read = PTHREAD_ONCE_INIT;
 
 /* ---- reading a specification ---- */
@@ -172,6 +173,12 @@ int failpoint_set(const char *spec)
 	return install(spec);
 }
 
+void failpoint_watch(void (*met)(void))
+{
+	/* release: what the watcher needs is there when it is called. Pairs with the load in failpoint_hit. */
+	atomic_store_explicit(&watcher, met, memory_order_release);
+}
+
 /* ---- doing it ---- */
 
 static void sleep_ms(unsigned long ms)
@@ -224,7 +231,10 @@ void failpoint_hit(const char *name)
 {
 	pthread_once(&environment_read, read_environment);
 	struct table *table = atomic_load_explicit(&active, memory_order_acquire);
+	void (*met)(void) = atomic_load_explicit(&watcher, memory_order_acquire);
 
+	if (met != NULL)
+		met();
 	for (size_t i = 0; i < table->count; i++) {
 		struct point *point = &table->points[i];
 		if (strcmp(point->name, name) != 0)

@@ -5,12 +5,19 @@
  * An input is a program for three parties that share a real segment, a file with a name: *somebody* who stores words in any region of it,
  * the header's copies included; a *worker* with tickets and handles, who was there before; and an *operator* or *rescd*, who force, reset,
  * reap, reload, supersede, answer and read. Each step is a byte that says what, and the bytes that it needs. So damage comes between any
- * two calls, and what calls make of it is damaged again. At the end the worker closes its view, whatever is left of the segment.
+ * two calls, and what calls make of it is damaged again.
+ *
+ * And in the middle of them: an *ambush* is a small program of its own that somebody, an operator or rescd runs between two steps of a
+ * protocol, at the n-th failpoint that is met from where it was laid. So what a stop at the worst moment and a fast neighbour do to a call
+ * is a byte of the input, and not luck.
+ *
+ * At the end the damage is undone, and the worker is asked to serve again; then it closes its view.
  *
  * Each input starts with the same segment, byte by byte, and a fresh worker in it. The clock is a word of the segment like any other, and
  * who sleeps moves it instead, so an input means the same whenever it is run. libFuzzer's -timeout, or alarm(2), watches for loops.
  *
- * What is checked besides: answers are of the documented ones, a refusal leaves a zeroed ticket, and what inspection says is possible.
+ * What is checked besides: answers are of the documented ones, a refusal leaves a zeroed ticket, what inspection says is possible, and the
+ * accounts are right once the bytes are.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -23,6 +30,7 @@
 #include "../unit/sleepless.h"
 #include "clock.h"
 #include "event.h"
+#include "failpoint.h"
 #include "host.h"
 #include "inspect.h"
 #include "made.h"
@@ -45,6 +53,9 @@
 #define TICKETS   8u
 #define KEYS      4u
 #define STEPS_MAX 200u
+#define AMBUSHES  4u
+/* Nine years. */
+#define UPTIME_MOST_NS (UINT64_C(1) << 58)
 
 static const struct segment_dims small = {
         .resources = 4, .workers = 4, .permits = 64, .shards = 4, .events = 16, .calls = 64, .waiting = 16, .once = 16};
@@ -64,6 +75,12 @@ static struct {
 	struct config_resource pattern;
 } base;
 
+/* Laid, and not met yet: left is how many failpoints before it. */
+struct ambush {
+	unsigned left; /* 0: none */
+	struct input in;
+};
+
 /* Of one input. */
 static struct {
 	resc *host;
@@ -76,6 +93,10 @@ static struct {
 	struct states_watch watch;
 	struct instance instance;
 	struct made made;
+	struct ambush ambushes[AMBUSHES];
+	bool ambushed;   /* one is going on; they do not meet each other */
+	uint64_t undone; /* see undo_damage */
+	bool rescd_busy; /* there is one rescd, which does one thing at a time */
 } now;
 
 /* ---- the segment and the worker ---- */
@@ -89,8 +110,12 @@ static void clean_up(void)
 /* While the worker sleeps, rescd answers its questions. It never needs a larger segment: that is for test_made. */
 static void rescd_answers(void)
 {
+	if (now.rescd_busy)
+		return;
+	now.rescd_busy = true;
 	now.made.replaced_ns = clock_read_ns(CLOCK_MONOTONIC_COARSE);
 	made_answer(&now.made);
+	now.rescd_busy = false;
 }
 
 static void configure_patterns(void)
@@ -134,6 +159,8 @@ static void start(void)
 	base.ready = true;
 }
 
+static void meet(void);
+
 static void begin(void)
 {
 	struct resc_error err;
@@ -143,6 +170,7 @@ static void begin(void)
 	resc_seed(1);
 	atomic_store(&sleepless_clocks[0], &base.rescd.live->clock_ns);
 	sleepless_meanwhile = rescd_answers;
+	failpoint_watch(meet);
 	sleepless_step();
 	now.plan = (resc_retry_plan)RESC_RETRY_INIT;
 	now.instance.map = base.rescd;
@@ -155,16 +183,57 @@ static void begin(void)
 	}
 }
 
+/* Nobody but the test has the successor open any more, and its name is gone. */
+static void forget_successor(void)
+{
+	atomic_store(&sleepless_clocks[1], NULL);
+	if (now.successor.base == NULL)
+		return;
+	unlink(now.successor_path);
+	map_close(&now.successor);
+}
+
+/* As it was, but for the time, which goes on, unless it was damaged too: no host is up so long. Policies as rescd leaves them that writes
+ * each anew. */
+static void undo_damage(void)
+{
+	uint64_t clock = atomic_load_explicit(&base.rescd.live->clock_ns, memory_order_relaxed);
+
+	memcpy(base.rescd.base, base.pristine, base.rescd.size);
+	if (clock < UPTIME_MOST_NS)
+		atomic_store_explicit(&base.rescd.live->clock_ns, clock, memory_order_relaxed);
+	now.undone += 2; /* the same copy */
+	for (uint32_t i = 0; i < RESOURCES; i++)
+		atomic_fetch_add_explicit(&base.rescd.policies[i].sequence, now.undone, memory_order_release);
+	atomic_store(&sleepless_clocks[0], &base.rescd.live->clock_ns);
+	deadline_use_clock(&base.rescd.live->clock_ns);
+	forget_successor();
+}
+
+/* The bytes are good again, and so is the worker, after the look that a call does once a second. */
+static void serve_again(void)
+{
+	struct inspect_resource seen;
+	resc_ticket ticket;
+
+	undo_damage();
+	host_look(now.host);
+	for (uint32_t i = 0; i < RESOURCES; i++) {
+		sleepless_step();
+		REQUIRE(resc_enter(now.resources[i], NULL, &ticket) == 0);
+		REQUIRE(inspect_resource(&base.rescd, i, &seen) == 0 && seen.in_flight == 1);
+		REQUIRE(resc_leave(&ticket, RESC_OK) == 0);
+		REQUIRE(inspect_resource(&base.rescd, i, &seen) == 0 && seen.in_flight == 0);
+		REQUIRE(seen.counters.enters == 1 && seen.counters.admitted == 1 && seen.counters.ended_ok == 1);
+	}
+}
+
 static void end(void)
 {
+	serve_again();
 	resc_close(now.host);
 	states_watch_free(&now.watch);
 	made_free(&now.made);
-	atomic_store(&sleepless_clocks[1], NULL);
-	if (now.successor.base != NULL) {
-		unlink(now.successor_path);
-		map_close(&now.successor);
-	}
 }
 
 /* The segment that a step is about: the first one, or its successor where there is one. */
@@ -884,14 +953,75 @@ static void attach(struct input *in)
 	map_close(&map);
 }
 
+/* ---- somebody in the middle of a call ---- */
+
+static void undo(struct input *in)
+{
+	(void)in;
+	if (now.successor.base == NULL)
+		undo_damage();
+}
+
+/* What others do meanwhile. Nothing in here is done by the worker's own process. */
+static void (*const ambushers[])(struct input *in) = {
+        store_word, store_value, flip_byte, copy_word, fill_region, advance,   force, inspect,
+        reap,       tick,        settle,    configure, move,        supersede, undo,
+};
+
+static bool is_rescd(void (*step)(struct input *in))
+{
+	return step == tick || step == settle || step == configure || step == supersede;
+}
+
+/* A step of somebody; one of rescd waits in vain where rescd is in the middle of another. */
+static void do_step(void (*step)(struct input *in), struct input *in)
+{
+	bool rescd = is_rescd(step);
+
+	if (rescd && now.rescd_busy)
+		return;
+	now.rescd_busy |= rescd;
+	step(in);
+	if (rescd)
+		now.rescd_busy = false;
+	sleepless_tame();
+}
+
+static void meet(void)
+{
+	for (unsigned i = 0; i < AMBUSHES && !now.ambushed; i++) {
+		struct ambush *a = &now.ambushes[i];
+		if (a->left == 0 || --a->left > 0)
+			continue;
+		now.ambushed = true;
+		while (a->in.size > 0)
+			do_step(ambushers[take_byte(&a->in) % (sizeof ambushers / sizeof ambushers[0])], &a->in);
+		now.ambushed = false;
+	}
+}
+
+/* How many failpoints from here, and how long its program is, which follows. */
+static void lay_ambush(struct input *in)
+{
+	uint8_t which = take_byte(in);
+	size_t size = take_byte(in) % 64;
+	struct ambush *a = &now.ambushes[which % AMBUSHES];
+
+	if (size > in->size)
+		size = in->size;
+	*a = (struct ambush){1 + which / AMBUSHES, {in->data, size}};
+	in->data += size;
+	in->size -= size;
+}
+
 /* ---- running ---- */
 
 /* New ones at the end, so that kept inputs go on meaning what their names say. */
 static void (*const steps[])(struct input *in) = {
-        store_word,  store_value, flip_byte, copy_word, fill_region, enter,         enter_as,  leave,     leave,        retry,
-        run,         ask,         look_up,   advance,   look,        force,         force,     inspect,   show_metrics, reap,
-        tick,        configure,   supersede, move,      attach,      leave_damaged, begin_key, begin_key, end_key,      end_damaged_key,
-        leave_after, settle,      newcomer,
+        store_word,  store_value, flip_byte, copy_word,  fill_region, enter,         enter_as,  leave,     leave,        retry,
+        run,         ask,         look_up,   advance,    look,        force,         force,     inspect,   show_metrics, reap,
+        tick,        configure,   supersede, move,       attach,      leave_damaged, begin_key, begin_key, end_key,      end_damaged_key,
+        leave_after, settle,      newcomer,  lay_ambush, undo,
 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -903,9 +1033,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	begin();
 	for (unsigned n = 0; n < STEPS_MAX && in.size > 0; n++) {
 		sleepless_step();
-		steps[take_byte(&in) % (sizeof steps / sizeof steps[0])](&in);
-		sleepless_tame();
+		do_step(steps[take_byte(&in) % (sizeof steps / sizeof steps[0])], &in);
 	}
+	memset(now.ambushes, 0, sizeof now.ambushes);
 	end();
 	return 0;
 }

@@ -109,10 +109,34 @@ START_TEST(the_environment_is_read)
 }
 END_TEST
 
+static unsigned met;
+
+static void count(void)
+{
+	met++;
+}
+
+START_TEST(a_watcher_is_told_of_each_point)
+{
+	failpoint_watch(count);
+	FAILPOINT("a");
+	FAILPOINT("b");
+	ck_assert_uint_eq(met, 2);
+	failpoint_watch(NULL);
+	FAILPOINT("a");
+	ck_assert_uint_eq(met, 2);
+}
+END_TEST
+
 int main(int argc, char **argv)
 {
 	const TTest *const tests[] = {
-	        actions, the_nth_time_only, touch_and_wait_meet, what_cannot_be_read_is_refused, the_environment_is_read,
+	        actions,
+	        the_nth_time_only,
+	        touch_and_wait_meet,
+	        what_cannot_be_read_is_refused,
+	        the_environment_is_read,
+	        a_watcher_is_told_of_each_point,
 	};
 
 	(void)argv;

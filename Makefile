@@ -98,6 +98,16 @@ $(fuzz_t:%=%.o): ALL_CFLAGS += -DFUZZ_STANDALONE
 endif
 # Who sleeps moves the test clock on instead: tests/unit/sleepless.h.
 $(B)/tests/fuzz/fuzz_segment $(B)/tests/unit/test_corrupt: ALL_LDFLAGS += -Wl,--wrap=nanosleep,--wrap=syscall
+# Programs as functions, and what they meet: tests/fuzz/program.h.
+PROGRAMS := $(B)/tests/fuzz/resctl_main.o $(B)/tests/fuzz/rescd_main.o
+$(B)/tests/fuzz/resctl_main.o: $(B)/tools/resctl.o
+$(B)/tests/fuzz/rescd_main.o: $(B)/daemon/rescd.o
+$(PROGRAMS):
+	$(Q)mkdir -p $(@D)
+	$(Q)objcopy --redefine-sym main=$(basename $(@F)) $< $@
+$(B)/tests/fuzz/fuzz_command: $(PROGRAMS)
+$(B)/tests/fuzz/fuzz_command: ALL_LDFLAGS += -Wl,--wrap=_exit,--wrap=atexit,--wrap=isatty,--wrap=map_open,--wrap=map_close
+$(B)/tests/fuzz/fuzz_command: ALL_LDFLAGS += -Wl,--wrap=nanosleep,--wrap=poll,--wrap=config_load,--wrap=config_check
 # Kept, so that only what changed is compiled again.
 .SECONDARY: $(fuzz_t:%=%.o)
 $(B)/libtools.a: $(resctl_o)
@@ -105,7 +115,7 @@ $(B)/libtools.a: $(resctl_o)
 	$(Q)rm -f $@ && ar rcs $@ $^
 $(B)/tests/fuzz/%: $(B)/tests/fuzz/%.o $(B)/libtools.a $(B)/libcommon.a $(B)/libresc.a
 	$(call say,LD,$@)
-	$(Q)$(CC) $(ALL_LDFLAGS) $(FUZZ_LINK) -o $@ $^ -ljansson -lmicrohttpd -lurcu-bp -lurcu-common -lm
+	$(Q)$(CC) $(ALL_LDFLAGS) $(FUZZ_LINK) -o $@ $(filter %.o,$^) $(filter %.a,$^) -ljansson -lmicrohttpd -lurcu-bp -lurcu-common -lm
 
 # What Debian 12 has to provide: to build and to run the demo; to test.
 PACKAGES := gcc libc6-dev liburcu-dev libjansson-dev libmicrohttpd-dev

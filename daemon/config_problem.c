@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -100,15 +101,12 @@ void config_problems_free(struct config_problems *problems)
 	*problems = (struct config_problems){0};
 }
 
-int config_problems_print(const struct config_problems *problems, const char *file, FILE *out)
+void config_problem_line(const struct config_problem *problem, const char *file, char *line, size_t size)
 {
-	for (size_t i = 0; i < problems->count; i++) {
-		const struct config_problem *p = &problems->items[i];
+	char place[48] = "";
 
-		fputs(file, out);
-		if (p->line > 0)
-			fprintf(out, ":%d:%d", p->line, p->column);
-		fprintf(out, ": %s%s%s%s\n", p->warning ? "warning: " : "", p->path, p->path[0] ? ": " : "", p->text);
-	}
-	return ferror(out) ? -EIO : 0;
+	if (problem->line > 0)
+		snprintf(place, sizeof(place), ":%d:%d", problem->line, problem->column);
+	snprintf(line, size, "%.*s%s: %s%s%s%s", CONFIG_FILE_SHOWN, file, place, problem->warning ? "warning: " : "", problem->path,
+	         problem->path[0] ? ": " : "", problem->text);
 }

@@ -5,7 +5,6 @@
 
 #include <stdbool.h>
 #include <stddef.h>
-#include <stdio.h>
 
 #define CONFIG_PROBLEMS_SHOWN 100 /* errors, and as many warnings; then one line says how many more */
 
@@ -30,7 +29,9 @@ __attribute__((format(printf, 6, 7))) void config_problems_add(struct config_pro
 void config_problems_finish(struct config_problems *problems);
 void config_problems_free(struct config_problems *problems);
 
-/* One line a problem: FILE:LINE:COLUMN: PATH: message; remedy. A warning has "warning: " before its path. 0, or -EIO. */
-int config_problems_print(const struct config_problems *problems, const char *file, FILE *out);
+#define CONFIG_FILE_SHOWN 1024
+#define CONFIG_LINE_SIZE  (CONFIG_FILE_SHOWN + sizeof(struct config_problem) + 64)
+/* "FILE:LINE:COLUMN: PATH: message; remedy", without a line feed. A warning has "warning: " before its path. */
+void config_problem_line(const struct config_problem *problem, const char *file, char *line, size_t size);
 
 #endif

@@ -135,14 +135,11 @@ static const char *metrics_wish(const struct rescd *d, const struct config *conf
 
 static void log_problems(const struct config_problems *problems, const char *file)
 {
+	char line[CONFIG_LINE_SIZE];
+
 	for (size_t i = 0; i < problems->count; i++) {
-		const struct config_problem *p = &problems->items[i];
-
-		char where[48] = "";
-
-		if (p->line > 0)
-			snprintf(where, sizeof(where), ":%d:%d", p->line, p->column);
-		log_line("%s%s: %s%s%s%s", file, where, p->warning ? "warning: " : "", p->path, p->path[0] ? ": " : "", p->text);
+		config_problem_line(&problems->items[i], file, line, sizeof(line));
+		log_line("%s", line);
 	}
 }
 

@@ -85,9 +85,26 @@ static int print_answer_json(const struct resctl *ctl, const char *file, bool ok
 	                                 problems_json(problems)));
 }
 
-static int print_answer(const char *file, bool ok, const struct config *config, const struct config_problems *problems)
+/* Names of files and keys come from anywhere: nothing in them reaches a terminal that would obey it. */
+static void print_problems(const struct screen *screen, const char *file, const struct config_problems *problems)
 {
-	int r = config_problems_print(problems, file, stdout);
+	char line[CONFIG_LINE_SIZE];
+
+	for (size_t i = 0; i < problems->count; i++) {
+		config_problem_line(&problems->items[i], file, line, sizeof(line));
+		screen_clean(screen, line);
+		puts(line);
+	}
+}
+
+static void print_answer(const struct screen *screen, const char *path, bool ok, const struct config *config,
+                         const struct config_problems *problems)
+{
+	char file[CONFIG_FILE_SHOWN];
+
+	print_problems(screen, path, problems);
+	snprintf(file, sizeof(file), "%s", path);
+	screen_clean(screen, file);
 
 	if (ok)
 		printf("%s: ok: %zu resource%s", file, config->count, config->count == 1 ? "" : "s");
@@ -98,7 +115,6 @@ static int print_answer(const char *file, bool ok, const struct config *config, 
 	if (problems->warnings > 0)
 		printf(", %zu warning%s", problems->warnings, problems->warnings == 1 ? "" : "s");
 	putchar('\n');
-	return r == 0 ? EXIT_DONE : EXIT_NOT_SO;
 }
 
 static int check(const struct resctl *ctl, const char *file)
@@ -106,8 +122,12 @@ static int check(const struct resctl *ctl, const char *file)
 	struct config_problems problems = {0};
 	struct config config = {0};
 	bool ok = config_check(file, &config, &problems) == 0;
+	int r = EXIT_DONE;
 
-	int r = ctl->json ? print_answer_json(ctl, file, ok, &config, &problems) : print_answer(file, ok, &config, &problems);
+	if (ctl->json)
+		r = print_answer_json(ctl, file, ok, &config, &problems);
+	else
+		print_answer(&ctl->screen, file, ok, &config, &problems);
 	config_problems_free(&problems);
 	config_free(&config);
 	return ok ? r : EXIT_NOT_SO;

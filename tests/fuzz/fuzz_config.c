@@ -18,7 +18,7 @@ static bool is_terminated(const char *text, size_t size)
 
 static void check_problems(const struct config_problems *problems)
 {
-	FILE *out = fopen("/dev/null", "w");
+	char line[CONFIG_LINE_SIZE];
 	size_t errors = 0;
 
 	for (size_t i = 0; i < problems->count; i++) {
@@ -28,10 +28,10 @@ static void check_problems(const struct config_problems *problems)
 		for (const char *c = p->text; *c != '\0'; c++)
 			REQUIRE((unsigned char)*c >= 0x20 && *c != 0x7f);
 		errors += !p->warning;
+		config_problem_line(p, "resc.json", line, sizeof line);
+		REQUIRE(strstr(line, p->text) != NULL);
 	}
 	REQUIRE((problems->errors == 0) == (errors == 0));
-	REQUIRE(out != NULL && config_problems_print(problems, "resc.json", out) == 0);
-	fclose(out);
 }
 
 /* What a worker would make of any bytes changes nothing in what rescd accepted. */

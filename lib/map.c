@@ -368,12 +368,32 @@ static bool offsets_follow(const struct segment_header *h)
 	       h->once_offset == expected.once_offset && h->total_size == expected.total_size;
 }
 
+/*
+ * The header says of which instance and generation it is, and the name where it was found has to agree: a segment that was copied or renamed
+ * is full of somebody else's states, however whole it is.
+ */
+static int check_name(const struct segment_header *h, const char *path, struct resc_error *err)
+{
+	char by_instance[MAP_PATH_SIZE], by_generation[MAP_PATH_SIZE];
+
+	if (strnlen(h->instance, sizeof h->instance) == sizeof h->instance)
+		return error_set(err, -EBADMSG, "the header of %s is damaged (name)", path);
+	map_path(by_instance, h->instance, 0);
+	map_path(by_generation, h->instance, h->generation);
+	if (strcmp(path, by_instance) == 0 || strcmp(path, by_generation) == 0)
+		return 0;
+	return error_set(err, -EBADMSG, "%s is a segment of instance \"%s\" (%016llx): it was copied or renamed", path, h->instance,
+	                 (unsigned long long)h->generation);
+}
+
 static int check_place(const struct segment_header *h, const char *path, struct resc_error *err)
 {
+	static const uint8_t unknown[16];
 	uint8_t boot_id[16];
 	uint64_t time_namespace = process_namespace("time");
 
-	if (read_boot_id(boot_id) && memcmp(boot_id, h->boot_id, sizeof boot_id) != 0)
+	/* Where /proc does not tell it, one side cannot know: the clock is looked at below all the same. */
+	if (read_boot_id(boot_id) && memcmp(h->boot_id, unknown, sizeof unknown) != 0 && memcmp(boot_id, h->boot_id, sizeof boot_id) != 0)
 		return error_set(err, -ESTALE, "%s was made before the last boot; restart rescd", path);
 	if (time_namespace != 0 && h->time_namespace != 0 && time_namespace != h->time_namespace)
 		return error_set(err, -EXDEV, "%s belongs to another time namespace: its clock is not ours", path);
@@ -409,7 +429,8 @@ static int check_header(const struct segment_header *h, uint64_t file_size, cons
 	if (h->total_size != file_size)
 		return error_set(err, -EBADMSG, "%s has %llu bytes, its header says %llu: it was cut", path, (unsigned long long)file_size,
 		                 (unsigned long long)h->total_size);
-	return check_place(h, path, err);
+	int r = check_name(h, path, err);
+	return r != 0 ? r : check_place(h, path, err);
 }
 
 /* The rest of the header's page is zero: a flipped byte there is damage too. */
@@ -457,6 +478,18 @@ static int open_checked(int fd, struct map *map, const char *path, enum map_acce
 	return 0;
 }
 
+/* Whose it is and who we are: that is what has to be changed. */
+static int refused_by_mode(const char *path, enum map_access access, struct resc_error *err)
+{
+	const char *what = access == MAP_READER ? "read" : "written";
+	struct stat st;
+
+	if (lstat(path, &st) != 0)
+		return error_set(err, -EACCES, "%s may not be %s by uid %u: Permission denied", path, what, (unsigned)geteuid());
+	return error_set(err, -EACCES, "%s may not be %s by uid %u: Permission denied (owner %u, group %u, mode %04o)", path, what,
+	                 (unsigned)geteuid(), (unsigned)st.st_uid, (unsigned)st.st_gid, (unsigned)(st.st_mode & 07777));
+}
+
 static int open_file(const char *path, enum map_access access, struct resc_error *err)
 {
 	int fd = open(path, (access == MAP_READER ? O_RDONLY : O_RDWR) | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
@@ -467,6 +500,8 @@ static int open_file(const char *path, enum map_access access, struct resc_error
 		return error_set(err, -ENOENT, "there is no %s; is rescd running?", path);
 	if (errno == ELOOP)
 		return error_set(err, -ELOOP, "%s is a symbolic link; remove it", path);
+	if (errno == EACCES)
+		return refused_by_mode(path, access, err);
 	return error_set(err, -errno, "cannot open %s: %s", path, strerror(errno));
 }
 

@@ -917,6 +917,18 @@ static void write_copy(const uint8_t *page, size_t size)
 	close(fd);
 }
 
+/* The name under which the copy lies is the one that its header has, so that the rest of it is looked at too. */
+static void name_copy(uint8_t *page)
+{
+	const char *instance = base.copy_path + strlen(SEGMENT_DIR SEGMENT_PREFIX);
+	uint8_t *field = page + offsetof(struct segment_header, instance);
+
+	memset(field, 0, SEGMENT_NAME_SIZE);
+	memcpy(field, instance, strlen(instance));
+	uint64_t sum = checksum_of(page);
+	memcpy(page + offsetof(struct segment_header, checksum), &sum, 8);
+}
+
 static void attach(struct input *in)
 {
 	static const enum map_access accesses[] = {MAP_WORKER, MAP_OWNER, MAP_READER};
@@ -928,6 +940,7 @@ static void attach(struct input *in)
 	struct map map;
 
 	memcpy(page, base.rescd.base, sizeof page);
+	name_copy(page);
 	enum forgery forgery = which >> 4 & 3;
 	damage_header(in, page, which & 7, forgery, (which & 8) != 0);
 	memcpy(&header, page, sizeof header);

@@ -19,12 +19,34 @@ static char copy_instance[SEGMENT_NAME_SIZE];
 static char copy_path[MAP_PATH_SIZE];
 static _Alignas(struct segment_header) unsigned char page[SEGMENT_PAGE];
 
+static struct segment_header header(void)
+{
+	struct segment_header h;
+
+	memcpy(&h, page, sizeof h);
+	return h;
+}
+
+static void seal(struct segment_header *h)
+{
+	unsigned char whole[SEGMENT_PAGE] = {0};
+
+	h->checksum = 0;
+	memcpy(whole, h, offsetof(struct segment_header, ready));
+	h->checksum = fnv1a(whole, sizeof whole);
+}
+
 static void set_up(void)
 {
 	named_open(&n, NULL);
 	named_instance(copy_instance, "copy");
 	map_path(copy_path, copy_instance, 0);
 	memcpy(page, n.map.base, sizeof page);
+	/* The copy's own name: one that says that it is another instance's is not good in any other way. */
+	struct segment_header h = header();
+	memcpy(h.instance, copy_instance, sizeof h.instance);
+	seal(&h);
+	memcpy(page, &h, sizeof h);
 }
 
 static void tear_down(void)
@@ -42,7 +64,9 @@ static int copy_open(size_t size)
 	ck_assert_int_ge(fd, 0);
 	ck_assert_int_eq(fchmod(fd, 0600), 0);
 	size_t there = size < n.map.size ? size : n.map.size;
+	size_t first = there < sizeof page ? there : sizeof page;
 	ck_assert_int_eq(pwrite(fd, n.map.base, there, 0), (ssize_t)there);
+	ck_assert_int_eq(pwrite(fd, page, first, 0), (ssize_t)first);
 	ck_assert_int_eq(ftruncate(fd, (off_t)size), 0);
 	return fd;
 }
@@ -63,20 +87,8 @@ static void put_header(const struct segment_header *h)
 /* A header that was not damaged but made so: with the right checksum. */
 static void put_sealed(struct segment_header *h)
 {
-	unsigned char whole[SEGMENT_PAGE] = {0};
-
-	h->checksum = 0;
-	memcpy(whole, h, offsetof(struct segment_header, ready));
-	h->checksum = fnv1a(whole, sizeof whole);
+	seal(h);
 	put_header(h);
-}
-
-static struct segment_header header(void)
-{
-	struct segment_header h;
-
-	memcpy(&h, page, sizeof h);
-	return h;
 }
 
 static int refused(struct resc_error *err)
@@ -300,6 +312,11 @@ START_TEST(F2_E4_another_boot_or_clock_is_refused)
 	refused_with(-ESTALE, "last boot");
 	worker_is_private();
 	h = header();
+	memset(h.boot_id, 0, sizeof h.boot_id);
+	h.created_ns += UINT64_C(3600000000000);
+	put_sealed(&h);
+	refused_with(-ESTALE, "future");
+	h = header();
 	h.time_namespace++;
 	put_sealed(&h);
 	refused_with(-EXDEV, "time namespace");
@@ -309,6 +326,58 @@ START_TEST(F2_E4_another_boot_or_clock_is_refused)
 	put_sealed(&h);
 	refused_with(-ESTALE, "future");
 	worker_is_private();
+}
+END_TEST
+
+START_TEST(F2_a_boot_that_is_not_known_is_not_another_one)
+{
+	/* rescd ran where /proc does not tell the boot: the clock has to do. */
+	struct segment_header h = header();
+	struct resc_error err;
+	struct map map;
+
+	memset(h.boot_id, 0, sizeof h.boot_id);
+	put_sealed(&h);
+	ck_assert_msg(map_open(&map, copy_path, MAP_WORKER, &err) == 0, "%s", err.text);
+	map_close(&map);
+}
+END_TEST
+
+START_TEST(F5_a_segment_of_another_name_is_refused)
+{
+	struct segment_header h = header();
+
+	named_quiet();
+	memcpy(h.instance, n.instance, sizeof h.instance);
+	put_sealed(&h);
+	refused_with(-EBADMSG, "copied or renamed");
+	refused_with(-EBADMSG, n.instance);
+	worker_is_private();
+	memset(h.instance, 'x', sizeof h.instance);
+	put_sealed(&h);
+	refused_with(-EBADMSG, "damaged");
+	/* The live one itself under another name is no copy, and still not that instance. */
+	ck_assert_int_eq(unlink(copy_path), 0);
+	ck_assert_int_eq(link(n.path, copy_path), 0);
+	refused_with(-EBADMSG, "copied or renamed");
+}
+END_TEST
+
+START_TEST(F3_a_segment_of_another_generation_is_refused_under_the_name_of_one)
+{
+	char path[MAP_PATH_SIZE];
+	struct resc_error err;
+	struct map map;
+
+	map_path(path, n.instance, n.map.generation);
+	ck_assert_int_eq(map_publish(&n.map, path), 0);
+	ck_assert_msg(map_open(&map, path, MAP_READER, &err) == 0, "%s", err.text);
+	map_close(&map);
+	ck_assert_int_eq(unlink(path), 0);
+	map_path(path, n.instance, n.map.generation + 2);
+	ck_assert_int_eq(map_publish(&n.map, path), 0);
+	ck_assert_int_eq(map_open(&map, path, MAP_READER, &err), -EBADMSG);
+	ck_assert_int_eq(unlink(path), 0);
 }
 END_TEST
 
@@ -685,6 +754,9 @@ int main(void)
 	        dimensions_out_of_range_are_refused,
 	        offsets_and_sizes_that_do_not_follow_are_refused,
 	        F2_E4_another_boot_or_clock_is_refused,
+	        F2_a_boot_that_is_not_known_is_not_another_one,
+	        F5_a_segment_of_another_name_is_refused,
+	        F3_a_segment_of_another_generation_is_refused_under_the_name_of_one,
 	        F5_other_kinds_of_files_are_refused_at_once,
 	        F5_what_everybody_can_write_is_refused,
 	        F5_foreign_files_are_refused,

@@ -211,6 +211,9 @@ static int adopt(struct instance *instance, struct resc_error *err)
 	if (r < 0)
 		return r;
 	r = lock_patiently(&instance->map);
+	if (r == -EAGAIN && map_is_held(&instance->map, LOCK_DAEMON) == 0)
+		return error_set(err, -EBUSY, "a process that may only read %s keeps a lock on it: find it with lslocks, and end it",
+		                 instance->path);
 	if (r == -EAGAIN)
 		return other_rescd(instance, load(&instance->map.daemon->pid), err);
 	if (r < 0)

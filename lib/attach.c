@@ -225,6 +225,8 @@ static struct attachment *attach_path(const char *path, struct resc_error *err)
 		r = worker_register(&a->map, &a->worker);
 		if (r == -ENOSPC)
 			error_set(err, r, "all %u worker slots of %s are taken; raise \"workers\"", a->map.dims.workers, path);
+		else if (r == -EBUSY)
+			error_set(err, r, "cannot register in %s: another process holds locks that are not its own", path);
 		else if (r != 0)
 			error_set(err, r, "cannot register in %s: %s", path, strerror(-r));
 	}

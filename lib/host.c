@@ -26,8 +26,9 @@ char rcu_tsan_tag;
 
 resc *resc_open(const char *instance, struct resc_error *err)
 {
+	/* secure_: whoever runs a setuid program must not choose for it. */
 	if (instance == NULL)
-		instance = getenv("RESC_INSTANCE");
+		instance = secure_getenv("RESC_INSTANCE");
 	if (instance == NULL || instance[0] == '\0')
 		instance = "default";
 	if (name_check(instance, err) != 0)

@@ -504,13 +504,11 @@ size_t inspect_holders(const struct map *map, uint32_t index, uint32_t *lives, u
 /* Does somebody hold the daemon's lock? The kernel says it without being asked to wait, and forgets it with the holder's death. */
 static bool daemon_lives(const struct map *map)
 {
-	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = LOCK_DAEMON, .l_len = 1};
-
 	if (map->private_mode)
 		return false;
 	if (map->access == MAP_OWNER) /* that is us, and a lock of our own is never in our way */
 		return true;
-	return fcntl(map->fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+	return map_is_held(map, LOCK_DAEMON) == 1;
 }
 
 static void read_reload_text(const struct segment_daemon *daemon, char text[RELOAD_TEXT_SIZE])

@@ -253,6 +253,13 @@ int map_lock_daemon(const struct map *map)
 	return errno == EACCES ? -EAGAIN : -errno;
 }
 
+int map_is_held(const struct map *map, int64_t byte)
+{
+	struct flock lock = {.l_type = F_RDLCK, .l_whence = SEEK_SET, .l_start = byte, .l_len = 1};
+
+	return fcntl(map->fd, F_OFD_GETLK, &lock) == 0 ? lock.l_type != F_UNLCK : -errno;
+}
+
 static int create_in(int fd, struct map *map, const char *instance, const struct segment_dims *dims, const struct map *predecessor,
                      mode_t mode, gid_t gid, struct resc_error *err)
 {

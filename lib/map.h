@@ -69,6 +69,11 @@ int map_create(struct map *map, const char *instance, const struct segment_dims 
                gid_t gid, struct resc_error *err);
 /* Takes LOCK_DAEMON: this process is the rescd of that segment, until it dies or closes it. 0; -EAGAIN another one is; -errno. */
 int map_lock_daemon(const struct map *map);
+/*
+ * Does the holder of that byte's lock live? Holders lock for writing, for which the file must be writable. A lock for reading, which
+ * everybody can take who may only look at the file, is no sign of life. 1, 0, or -errno when the kernel cannot say.
+ */
+int map_is_held(const struct map *map, int64_t byte);
 /* Gives it a name; -EEXIST when the name is taken. */
 int map_publish(const struct map *map, const char *path);
 /* A segment in anonymous memory, for private mode. */

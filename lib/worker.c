@@ -41,15 +41,18 @@ static int life_lock(const struct map *map, uint32_t life, short type)
 
 bool life_is_held(const struct map *map, uint32_t life)
 {
-	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = LOCK_LIFE + life, .l_len = 1};
-
 	/* When the kernel cannot say, nobody is declared dead. */
-	return fcntl(map->fd, F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
+	return map_is_held(map, LOCK_LIFE + life) != 0;
 }
 
-/* A life whose byte we hold. In a damaged segment a number may come that somebody has: then the next one. */
+/*
+ * A life whose byte we hold. In a damaged segment a number may come that somebody has: then the next one. -EBUSY: so were all that were
+ * tried, which only somebody does who locks what is not theirs.
+ */
 static int take_life(const struct map *map, uint32_t *life)
 {
+	bool locked = false;
+
 	for (int i = 0; i < LIFE_TRIES; i++) {
 		/* Relaxed: only the number matters, and each is given once. */
 		uint64_t n = atomic_fetch_add_explicit(&map->live->next_life, 1, memory_order_relaxed);
@@ -65,8 +68,9 @@ static int take_life(const struct map *map, uint32_t *life)
 		}
 		if (r != -EAGAIN && r != -EACCES)
 			return r;
+		locked = true;
 	}
-	return -EOVERFLOW;
+	return locked ? -EBUSY : -EOVERFLOW;
 }
 
 static void write_identity(const struct map *map, struct worker_slot *slot, uint32_t life)

@@ -293,6 +293,47 @@ static struct worker dead_worker(void)
 	return worker;
 }
 
+/* Locks of a process that may only read the file. */
+static int lock_for_reading(off_t start, off_t length)
+{
+	struct flock lock = {.l_type = F_RDLCK, .l_whence = SEEK_SET, .l_start = start, .l_len = length};
+	int fd = open(n.path, O_RDONLY | O_CLOEXEC);
+
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(fcntl(fd, F_OFD_SETLK, &lock), 0);
+	return fd;
+}
+
+START_TEST(a_lock_of_somebody_who_may_only_read_keeps_no_dead_one_alive)
+{
+	struct puppet a = puppet_start(n.instance, NULL);
+
+	ck_assert_int_eq(puppet_enter(&a, 0), 0);
+	uint32_t life = puppet_life(&a);
+	puppet_kill(&a);
+	int fd = lock_for_reading(LOCK_LIFE + life, 1);
+	ck_assert(!life_is_held(&n.map, life));
+	ck_assert_uint_eq(worker_sweep(&n.map, 0), 1);
+	ck_assert_uint_eq(permit_occupied(&n.map, n.state), 0);
+	close(fd);
+}
+END_TEST
+
+START_TEST(lives_that_somebody_has_locked_are_an_error_that_takes_nothing)
+{
+	struct map map = own_map();
+	struct worker worker = {0};
+	int fd = lock_for_reading(LOCK_LIFE, 0);
+
+	ck_assert_int_eq(worker_register(&map, &worker), -EBUSY);
+	ck_assert_uint_eq(slots_taken(), 0);
+	close(fd);
+	ck_assert_int_eq(worker_register(&map, &worker), 0);
+	worker_unregister(&map, &worker);
+	map_close(&map);
+}
+END_TEST
+
 START_TEST(each_cell_of_each_kind_is_freed_and_no_other)
 {
 	struct worker dead = dead_worker();
@@ -866,6 +907,8 @@ int main(void)
 	        who_exits_without_leaving_is_dead,
 	        to_be_stopped_is_not_to_be_dead,
 	        a_token_is_seen_from_another_process_and_dropped_with_its_owner,
+	        a_lock_of_somebody_who_may_only_read_keeps_no_dead_one_alive,
+	        lives_that_somebody_has_locked_are_an_error_that_takes_nothing,
 	        each_cell_of_each_kind_is_freed_and_no_other,
 	        F7_death_of_a_reaper_at_each_step_is_finished_by_the_next,
 	        a_slow_reaper_takes_nothing_from_the_next_owner_of_the_slot,

@@ -84,7 +84,7 @@ $(B)/demo: $(patsubst %.c,$(B)/%.o,$(wildcard examples/demo/*.c)) $(B)/libresc.s
 $(B)/bench: $(patsubst %.c,$(B)/%.o,$(wildcard tests/bench/*.c)) $(B)/libresc.a
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ -ljansson -lurcu-bp -lurcu-common -lm
-$(B)/tests/unit/%: $(B)/tests/unit/%.o $(B)/libcommon.a $(B)/libresc.a
+$(B)/tests/unit/%: $(B)/tests/unit/%.o $(B)/libtools.a $(B)/libcommon.a $(B)/libresc.a
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ -lcheck -lsubunit -ljansson -lmicrohttpd -lurcu-bp -lurcu-common -lrt -lm
 $(B)/tests/system/%: $(B)/tests/system/%.o $(B)/libresc.so

@@ -32,6 +32,7 @@ static const struct command commands[] = {
         {"reset", "NAME", "closed, fresh window, full retry budget", cmd_reset},
         {"reload", "", "let rescd read its configuration again", cmd_reload},
         {"check", "FILE", "is this a good configuration?", cmd_check},
+        {"doctor", "[--fix]", "is everything in the segment right?", cmd_doctor},
         {"version", "", "of the program and the segment's format", cmd_version},
 #ifdef RESC_TEST_CLOCK
         {"clock", "show|advance DURATION", "the test clock of the segment", cmd_clock},

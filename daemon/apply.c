@@ -24,6 +24,7 @@
 #include "budget.h"
 #include "clock.h"
 #include "error.h"
+#include "failpoint.h"
 #include "log.h"
 #include "permit.h"
 #include "policy.h"
@@ -212,7 +213,9 @@ static void write_resource(const struct map *map, const char *name, const struct
 		if ((current.flags & POLICY_BUDGET) != 0)
 			budget_settle(map, map_state(map, (uint32_t)index), &current, clock_coarse_ms(map));
 	}
+	FAILPOINT("apply.settled");
 	policy_write(map, (uint32_t)index, policy);
+	FAILPOINT("apply.written");
 	record_apply(map, (uint32_t)index, policy);
 	add_name(report, "changed", name);
 }

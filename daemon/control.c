@@ -27,6 +27,7 @@
 
 #include "clock.h"
 #include "error.h"
+#include "failpoint.h"
 #include "log.h"
 
 static uint64_t now_ms(void)
@@ -194,6 +195,7 @@ static json_t *answer_line(struct control_client *client)
 	} else {
 		log_debug("control: '%.32s' of uid %u", command, (unsigned)uid);
 		answer = client->control->command(client->control->arg, command);
+		FAILPOINT("control.answering");
 		if (!answer)
 			answer = refusal("unknown command: reload and ping are known");
 	}

@@ -26,6 +26,7 @@
 #include "clock.h"
 #include "error.h"
 #include "event.h"
+#include "failpoint.h"
 #include "log.h"
 #include "permit.h"
 #include "policy.h"
@@ -59,6 +60,7 @@ static void introduce(const struct map *map)
 	uint64_t now_ms = clock_coarse_ms(map);
 
 	store(&daemon->pid, (uint64_t)getpid());
+	FAILPOINT("daemon.introducing");
 	store(&daemon->start_ticks, process_start_ticks(getpid()));
 	store(&daemon->pid_namespace, process_namespace("pid"));
 	store(&daemon->started_ms, now_ms);
@@ -76,6 +78,7 @@ static void write_reload_text(struct segment_daemon *daemon, const char *text)
 	uint64_t sequence = load(&daemon->reload_sequence) | 1;
 
 	store(&daemon->reload_sequence, sequence);
+	FAILPOINT("reload.writing");
 	chars_store(daemon->reload_text, sizeof(daemon->reload_text), text);
 	store(&daemon->reload_sequence, sequence + 1);
 }
@@ -218,6 +221,7 @@ static int adopt(struct instance *instance, struct resc_error *err)
 		return other_rescd(instance, load(&instance->map.daemon->pid), err);
 	if (r < 0)
 		return error_set(err, r, "cannot lock %s: %s", instance->path, strerror(-r));
+	FAILPOINT("adopt.locked");
 	if (!map_is_at(&instance->map, instance->path))
 		return -EAGAIN; /* superseded or removed while we locked: look again */
 	r = succession_resume(&instance->succession, &instance->map, instance->path, err);

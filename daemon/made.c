@@ -35,6 +35,7 @@
 #include "bounds.h"
 #include "clock.h"
 #include "error.h"
+#include "failpoint.h"
 #include "log.h"
 #include "once.h"
 #include "permit.h"
@@ -193,6 +194,7 @@ static void retire(struct made *made, uint32_t index, uint64_t idle_ms, const ch
 
 	policy_name(&made->instance->map, index, name);
 	record_retire(&made->instance->map, index);
+	FAILPOINT("made.retired");
 	made->seen[index].known = false;
 	log_line("retired '%s', idle for %" PRIu64 " s%s", name, idle_ms / 1000, why);
 }

@@ -19,6 +19,7 @@
 
 #include "deadline.h"
 #include "error.h"
+#include "failpoint.h"
 #include "host.h"
 #include "move.h"
 #include "policy.h"
@@ -222,6 +223,7 @@ static struct attachment *attach_path(const char *path, struct resc_error *err)
 	}
 	int r = map_open(&a->map, path, MAP_WORKER, err);
 	if (r == 0) {
+		FAILPOINT("attach.opened");
 		r = worker_register(&a->map, &a->worker);
 		if (r == -ENOSPC)
 			error_set(err, r, "all %u worker slots of %s are taken; raise \"workers\"", a->map.dims.workers, path);

@@ -110,6 +110,7 @@ static bool give_verdict(const struct view *v, uint64_t w, uint64_t now_ms, int6
 	enum reason reason = judge_trial(&v->policy, t);
 	if (reason == REASON_NONE)
 		return false;
+	FAILPOINT("verdict.judged");
 	if (reason == REASON_PROBES_OK) {
 		breaker_transition(v->map, v->index, w, TAG_CLOSED, 0, now_ms, reason, v->life, now_ms, tally_ok(t), tally_fail(t));
 		return true;

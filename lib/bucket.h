@@ -19,6 +19,7 @@ static inline uint32_t bucket_count_in_own(word *bucket, uint64_t tag)
 
 	if (n == BUCKET_MAX)
 		return 0;
+	FAILPOINT("bucket.adding");
 	atomic_store_explicit(bucket, bucket_make(tag, n + 1), memory_order_relaxed);
 	return n + 1;
 }

@@ -104,6 +104,7 @@ static struct level level_to_change(const struct map *map, struct state *state, 
 
 	if (earned_expires(policy) && level.epoch != tokens_epoch(seen))
 		earned_renew(map, state, policy);
+	FAILPOINT("budget.seen");
 	return level;
 }
 
@@ -234,8 +235,10 @@ int budget_withdraw(const struct map *map, struct state *state, const struct pol
 		if (!failures && there < cost)
 			return 1;
 		uint64_t left = there - smaller(cost, there);
-		if (left == level.tokens || change(state, &seen, &level, left))
-			return !failures || left > threshold_of(policy) ? 0 : 1;
+		if (left != level.tokens && !change(state, &seen, &level, left))
+			continue;
+		FAILPOINT("budget.taken");
+		return !failures || left > threshold_of(policy) ? 0 : 1;
 	}
 }
 
@@ -250,6 +253,7 @@ int budget_deposit(const struct map *map, struct state *state, const struct poli
 			return 0;
 		FAILPOINT("budget.earned");
 	}
+	FAILPOINT("budget.depositing");
 	return add(map, state, policy, policy->budget_ratio);
 }
 

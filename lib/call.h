@@ -6,6 +6,7 @@
 #define RESC_CALL_H
 
 #include "clock.h"
+#include "failpoint.h"
 #include "host.h"
 #include "words.h"
 
@@ -41,10 +42,13 @@ static inline struct shard *shard_of(const struct view *v)
 
 static inline void add_to(const struct view *v, word *place_in_own, word *place_in_common, uint64_t n)
 {
-	if (__builtin_expect(owns_shard(v), 1))
-		atomic_store_explicit(place_in_own, atomic_load_explicit(place_in_own, memory_order_relaxed) + n, memory_order_relaxed);
-	else
+	if (__builtin_expect(!owns_shard(v), 0)) {
 		atomic_fetch_add_explicit(place_in_common, n, memory_order_relaxed);
+		return;
+	}
+	uint64_t seen = atomic_load_explicit(place_in_own, memory_order_relaxed);
+	FAILPOINT("count.adding");
+	atomic_store_explicit(place_in_own, seen + n, memory_order_relaxed);
 }
 
 static inline void count(const struct view *v, enum counter counter)

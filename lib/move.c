@@ -11,6 +11,7 @@
 
 #include "budget.h"
 #include "clock.h"
+#include "failpoint.h"
 #include "move.h"
 #include "permit.h"
 #include "policy.h"
@@ -64,8 +65,11 @@ static void move_word(word *old, word *new, unsigned shift)
 		}
 		if (kind_of(r, shift) == WORD_LIVE)
 			return;
-		if (swap(new, r, with_kind(w, shift, WORD_PREPARED)))
-			swap(old, w, with_kind(w, shift, WORD_MOVED));
+		if (!swap(new, r, with_kind(w, shift, WORD_PREPARED)))
+			continue;
+		FAILPOINT("move.prepared");
+		swap(old, w, with_kind(w, shift, WORD_MOVED));
+		FAILPOINT("move.marked");
 	}
 }
 
@@ -82,8 +86,11 @@ static void move_breaker(word *old, word *new)
 		if (breaker_tag(r) != TAG_EMPTY && !breaker_is_prepared(r))
 			return;
 		uint64_t prepared = breaker_make(breaker_state(w) + TAG_PREPARED, breaker_streak(w), breaker_generation(w), breaker_ms(w));
-		if (swap(new, r, prepared))
-			swap(old, w, breaker_make(TAG_MOVED, breaker_streak(w), breaker_generation(w), breaker_ms(w)));
+		if (!swap(new, r, prepared))
+			continue;
+		FAILPOINT("move.breaker_prepared");
+		swap(old, w, breaker_make(TAG_MOVED, breaker_streak(w), breaker_generation(w), breaker_ms(w)));
+		FAILPOINT("move.breaker_marked");
 	}
 }
 
@@ -114,6 +121,7 @@ static void leave_ghosts(struct state *old, struct state *new)
 		uint64_t ghost = probe_ghost(lease);
 		if (lease == 0 || !swap(&new->probes[i], 0, ghost))
 			continue;
+		FAILPOINT("move.ghost");
 		/* Its owner may have left between the two: it looked for the ghost before it was there. */
 		if (atomic_load_explicit(&old->probes[i], memory_order_seq_cst) != lease)
 			swap(&new->probes[i], ghost, 0);
@@ -150,6 +158,7 @@ void move_words(const struct map *from, struct state *old, const struct map *to,
 unsigned move_permits(const struct map *from, struct state *old, const struct map *to, struct state *new)
 {
 	permit_close(old);
+	FAILPOINT("move.closed");
 	unsigned occupied = permit_occupied(from, old);
 	uint64_t w = atomic_load_explicit(&new->limit, memory_order_seq_cst);
 	while (occupied < limit_debt(w) &&
@@ -250,6 +259,7 @@ void move_carry(const struct map *from, struct state *old, const struct map *to,
 	for (unsigned i = 0; i < LATENCY_BUCKETS; i++)
 		raise_to(&new->carried.latency[i], sum_at(from, old, offsetof(struct shard, latency) + i * sizeof(word)));
 	raise_to(&new->carried.latency_sum_us, sum_at(from, old, offsetof(struct shard, latency_sum_us)));
+	FAILPOINT("move.counters");
 	/* Before the buckets: none of what was forgotten comes back. */
 	raise_to(&new->throttle_since, atomic_load_explicit(&old->throttle_since, memory_order_relaxed));
 	carry_windows(from, old, to, new);

@@ -281,6 +281,7 @@ int override_reset(const struct map *map, uint32_t index, const char *text)
 			continue;
 		FAILPOINT("reset.closed");
 		r = refill(map, index, now);
+		FAILPOINT("reset.filled");
 		if (r == 0)
 			tell(map, index, 0, EVENT_RESET, atomic_load_explicit(&map_state(map, index)->breaker, memory_order_relaxed),
 			     (const uint64_t[2]){0, 0}, text);

@@ -242,6 +242,7 @@ int rate_take_by(const struct map *map, struct state *state, const struct policy
 		if (atomic_compare_exchange_weak_explicit(&state->rate, &look.seen, take.after, memory_order_relaxed,
 		                                          memory_order_relaxed)) {
 			*taken = take;
+			FAILPOINT("rate.taken");
 			return 0;
 		}
 	}
@@ -266,6 +267,7 @@ void rate_give_back(const struct map *map, struct state *state, struct rate_take
 	uint64_t seen = t.after;
 
 	*taken = (struct rate_taken){0, 0, 0, 0};
+	FAILPOINT("rate.giving_back");
 	if (t.amount == 0 ||
 	    atomic_compare_exchange_strong_explicit(&state->rate, &seen, t.before, memory_order_relaxed, memory_order_relaxed))
 		return;

@@ -96,7 +96,9 @@ int record_publish(const struct map *map, const char *name, const struct policy 
 	record_apply(map, (uint32_t)index, &written);
 	FAILPOINT("publish.state");
 	policy_put_name(&map->policies[index], name);
+	FAILPOINT("publish.named");
 	policy_show_name(&map->policies[index], name);
+	FAILPOINT("publish.shown");
 	count_record(map, (uint32_t)index);
 	return index;
 }
@@ -124,6 +126,7 @@ void record_retire(const struct map *map, uint32_t index)
 	uint64_t sequence;
 
 	atomic_store_explicit(&map->policies[index].name_hash, 0, memory_order_release);
+	FAILPOINT("retire.hidden");
 	/* A new sequence, so that every worker looks at the record again on its next call. */
 	if (policy_read(map, index, &policy, &sequence) == 0) {
 		policy.flags &= ~(uint64_t)POLICY_CONFIGURED;

@@ -25,6 +25,7 @@
 #include "throttle.h"
 
 #include "bucket.h"
+#include "failpoint.h"
 #include "random.h"
 #include "window.h"
 
@@ -101,6 +102,7 @@ COLD static uint32_t work_out(const struct view *v, uint64_t now_ms)
 	uint64_t requests, accepts;
 	uint32_t ppm = throttle_now(v->map, v->state, &v->policy, now_ms, &requests, &accepts);
 
+	FAILPOINT("throttle.summed");
 	atomic_store_explicit(&v->state->throttle, throttle_make(now_ms, every_of(requests), ppm), memory_order_relaxed);
 	return ppm;
 }
@@ -130,6 +132,7 @@ void throttle_count(const struct view *v, bool accepted, uint64_t now_ms)
 	word *bucket = shard_of(v)->throttle[tick % WINDOW_RING];
 	uint32_t n = bucket_count_call(v, &bucket[0], began_ms, WINDOW_RING * tick_ms);
 
+	FAILPOINT("throttle.requested");
 	/* A bucket that is full takes no accepts either, so its share stays. */
 	if (accepted && n != 0)
 		bucket_count_call(v, &bucket[1], began_ms, WINDOW_RING * tick_ms);

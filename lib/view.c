@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "failpoint.h"
 #include "host.h"
 #include "move.h"
 #include "policy.h"
@@ -30,8 +31,10 @@ static struct shard *claim_shard(const struct map *map, struct state *state, uin
 		uint64_t none = 0;
 		/* Acquire pairs with the release of whoever freed it: we go on counting from what the last owner left. */
 		if (atomic_load_explicit(&shard->owner, memory_order_relaxed) == 0 &&
-		    atomic_compare_exchange_strong_explicit(&shard->owner, &none, life, memory_order_acq_rel, memory_order_relaxed))
+		    atomic_compare_exchange_strong_explicit(&shard->owner, &none, life, memory_order_acq_rel, memory_order_relaxed)) {
+			FAILPOINT("shard.claimed");
 			return shard;
+		}
 	}
 	return NULL;
 }

@@ -92,6 +92,7 @@ static void write_identity(const struct map *map, struct worker_slot *slot, uint
 	atomic_store_explicit(&slot->registered_ms, clock_coarse_ms(map), memory_order_relaxed);
 	/* Release: who sees identity == life sees what belongs to it. */
 	atomic_store_explicit(&slot->identity, life, memory_order_release);
+	FAILPOINT("register.named");
 }
 
 static bool claim_slot(const struct map *map, struct worker *worker)
@@ -187,8 +188,10 @@ static void free_shards(const struct map *map, struct state *state, uint32_t lif
 {
 	for (uint32_t i = 0; i < map->dims.shards; i++) {
 		word *owner = &map_shard(map, state, i)->owner;
-		if (atomic_load_explicit(owner, memory_order_relaxed) == life)
-			free_word(owner, life);
+		if (atomic_load_explicit(owner, memory_order_relaxed) != life)
+			continue;
+		free_word(owner, life);
+		FAILPOINT("reap.shard");
 	}
 }
 
@@ -225,6 +228,7 @@ void worker_unregister_from(const struct map *map, struct worker *worker, const 
 	if (life == 0)
 		return;
 	free_cells(map, worker->life, used);
+	FAILPOINT("unregister.cells");
 	if (worker->slot < map->dims.workers)
 		free_word(&map->workers[worker->slot].life, life);
 	FAILPOINT("unregister.freed");
@@ -248,6 +252,7 @@ bool worker_reap(const struct map *map, uint32_t slot, uint32_t life, bool certa
 	uint64_t seen = life;
 	if (atomic_compare_exchange_strong_explicit(&map->workers[slot].life, &seen, 0, memory_order_seq_cst, memory_order_relaxed))
 		atomic_fetch_add_explicit(&map->live->lives_reaped, 1, memory_order_relaxed);
+	FAILPOINT("reap.freed");
 	return true;
 }
 

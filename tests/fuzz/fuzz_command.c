@@ -304,18 +304,24 @@ static bool is_said(const char *argument)
 	const char *end = strncmp(argument, "--", 2) == 0 ? strchr(argument, '=') : NULL;
 	size_t size = end == NULL ? strlen(argument) : (size_t)(end - argument);
 
-	return size > 0 && memmem(program.err.text, program.err.size, argument, size) != NULL;
+	/* Behind "resctl COMMAND: ". */
+	const char *text = strstr(program.err.text, ": ");
+
+	if (text != NULL && size == 0)
+		return strstr(text, "''") != NULL;
+	return text != NULL && memmem(text, strlen(text), argument, size) != NULL;
 }
 
 /* The argument that is meant; or what is missing is asked for. */
 static void check_usage(void)
 {
-	static const char *const asks[] = {"?", " needed", " needs ", "contradict", "NAME", "DURATION"};
+	/* The last is how getopt says a letter. */
+	static const char *const asks[] = {"?", " needed", " needs ", "contradict", "NAME", "DURATION", " -- '"};
 	bool named = false;
 
 	for (size_t i = 0; i < sizeof asks / sizeof asks[0]; i++)
 		named |= strstr(program.err.text, asks[i]) != NULL;
-	for (int i = now.argc > 2 ? 2 : 1; i < now.argc; i++)
+	for (int i = 1; i < now.argc; i++)
 		named |= is_said(now.argv[i]);
 	REQUIRE(named && program.out.size == 0);
 }

@@ -6,11 +6,17 @@
  *	-> {"command":"ping"}                      <- {"ok":true,"pid":...,"instance":...}
  *	                                           <- {"ok":false,"problems":[{"path","line","column","text"},...]}
  *
- * Who may: root, the user that rescd runs as, and members of the configured group, by what the kernel says about the peer
- * (SO_PEERCRED, SO_PEERGROUPS) and not by file modes alone.
+ * Who may: root, the user that rescd runs as, and members of the configured group, by what the kernel says about the peer when it
+ * connected (SO_PEERCRED, SO_PEERGROUPS) and not by file modes alone. Everybody else is told why, counted and hung up on before a byte of
+ * theirs is read.
  *
  * What it guarantees: no client can hold the daemon up. One line of at most 4 KiB, 16 clients at most, two seconds for each from its
- * connection to its last byte; whatever else comes is answered with an error, or hung up on, and touches nothing.
+ * connection to its last byte; whatever else comes is answered with an error, or hung up on, and touches nothing. Members of the group
+ * cannot keep root out: some places are root's and rescd's own user's alone, and only members have to keep to a number of commands a
+ *second.
+ *
+ * The name: the socket has its mode from the moment that it has a name, and nothing here follows a link at that name, so that whoever may
+ * write to the directory too cannot have another file's mode or group changed. Whom resctl talks to it sees for itself (control_client.c).
  */
 #include "control.h"
 
@@ -59,24 +65,36 @@ int control_path(char path[CONTROL_PATH], const char *wish, const char *instance
 	return 0;
 }
 
-/* Makes the directory if it is not there. In a place where everybody may write, somebody else may have been first. */
+/* In a place where everybody may write, somebody else may have been first: what we make there ourselves must be ours alone. */
+static int check_directory(const char *directory, struct resc_error *err)
+{
+	struct stat st;
+
+	if (stat(directory, &st) < 0 || !S_ISDIR(st.st_mode))
+		return error_set(err, -ENOTDIR, "%s is not a directory: choose another place with --control", directory);
+	if (strncmp(directory, "/tmp/resc-", 10) == 0 &&
+	    (lstat(directory, &st) < 0 || !S_ISDIR(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 022) != 0))
+		return error_set(err, -EPERM, "%s is not ours alone: remove it, or choose another place with --control", directory);
+	/* No error: the volumes that the containers of a pod share are like that. */
+	if ((st.st_uid != 0 && st.st_uid != geteuid()) || (st.st_mode & (S_IWOTH | S_ISVTX)) == S_IWOTH)
+		log_line("warning: others than we may put another control socket in the place of ours: %s belongs to uid %u and has mode "
+		         "%04o",
+		         directory, (unsigned)st.st_uid, (unsigned)(st.st_mode & 07777));
+	return 0;
+}
+
+/* Makes the directory if it is not there. */
 static int prepare_directory(const char *socket_path, struct resc_error *err)
 {
 	char directory[CONTROL_PATH];
 	const char *slash = strrchr(socket_path, '/');
-	struct stat st;
 
 	if (!slash || slash == socket_path)
 		return 0;
 	snprintf(directory, sizeof(directory), "%.*s", (int)(slash - socket_path), socket_path);
 	if (mkdir(directory, geteuid() == 0 ? 0755 : 0700) < 0 && errno != EEXIST)
 		return error_set(err, -errno, "cannot make %s for the control socket: %s", directory, strerror(errno));
-	if (stat(directory, &st) < 0 || !S_ISDIR(st.st_mode))
-		return error_set(err, -ENOTDIR, "%s is not a directory: choose another place with --control", directory);
-	if (strncmp(directory, "/tmp/resc-", 10) == 0 &&
-	    (lstat(directory, &st) < 0 || !S_ISDIR(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 022) != 0))
-		return error_set(err, -EPERM, "%s is not ours alone: remove it, or choose another place with --control", directory);
-	return 0;
+	return check_directory(directory, err);
 }
 
 /* Does anybody listen there? The lock is that of our instance; another instance may have been given the same path. */
@@ -107,6 +125,12 @@ static int remove_leftover(const char *path, struct resc_error *err)
 	return 0;
 }
 
+static void give_to_group(const struct control *control)
+{
+	if (control->group != (gid_t)-1 && lchown(control->path, (uid_t)-1, control->group) < 0)
+		log_line("%s cannot get the group %u: %s", control->path, (unsigned)control->group, strerror(errno));
+}
+
 static int bind_socket(struct control *control, int fd, struct resc_error *err)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -115,15 +139,20 @@ static int bind_socket(struct control *control, int fd, struct resc_error *err)
 	int r;
 
 	memcpy(address.sun_path, control->path, sizeof(control->path));
-	mask = umask(0777); /* nobody gets in before the group is set */
+	/* The name gets the mode of the socket. Nobody is let in before listen(), when the group is set too. */
+	if (fchmod(fd, CONTROL_MODE) < 0)
+		return error_set(err, -errno, "cannot set the mode of %s: %s", control->path, strerror(errno));
+	mask = umask(0);
 	r = bind(fd, (struct sockaddr *)&address, sizeof(address)) < 0 ? -errno : 0;
 	umask(mask);
 	if (r < 0)
 		return error_set(err, r, "cannot bind the control socket %s: %s", control->path, strerror(-r));
-	if (control->group != (gid_t)-1 && chown(control->path, (uid_t)-1, control->group) < 0)
-		log_line("%s cannot get the group %u: %s", control->path, (unsigned)control->group, strerror(errno));
-	if (chmod(control->path, 0660) < 0 || lstat(control->path, &st) < 0)
-		return error_set(err, -errno, "cannot set the mode of %s: %s", control->path, strerror(errno));
+	give_to_group(control);
+	if (lstat(control->path, &st) < 0)
+		return error_set(err, -errno, "cannot look at %s: %s", control->path, strerror(errno));
+	if (!S_ISSOCK(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 07777) != CONTROL_MODE)
+		return error_set(err, -EPERM, "%s was replaced by somebody while we made it: choose another place with --control",
+		                 control->path);
 	control->dev = st.st_dev;
 	control->ino = st.st_ino;
 	if (listen(fd, CONTROL_CLIENTS) < 0)
@@ -150,15 +179,27 @@ static bool peer_in_group(int fd, gid_t primary, gid_t group)
 	return false;
 }
 
-static bool peer_may(const struct control *control, int fd, uid_t *uid)
-{
-	struct ucred peer = {.uid = (uid_t)-1, .gid = (gid_t)-1};
-	socklen_t size = sizeof(peer);
+/* What is known of a peer. */
+struct peer {
+	uid_t uid; /* -1: not even that */
+	pid_t pid; /* 0: not in our pid namespace */
+	bool may;
+	bool first; /* root, or rescd's own user */
+};
 
-	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0)
-		return false;
-	*uid = peer.uid;
-	return peer.uid == 0 || peer.uid == geteuid() || peer_in_group(fd, peer.gid, control->group);
+static struct peer peer_of(const struct control *control, int fd)
+{
+	struct ucred cred = {.uid = (uid_t)-1, .gid = (gid_t)-1};
+	socklen_t size = sizeof(cred);
+	struct peer peer = {.uid = (uid_t)-1};
+
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &size) < 0)
+		return peer;
+	peer.uid = cred.uid;
+	peer.pid = cred.pid;
+	peer.first = cred.uid == 0 || cred.uid == geteuid();
+	peer.may = peer.first || peer_in_group(fd, cred.gid, control->group);
+	return peer;
 }
 
 /* ---- a client ---- */
@@ -180,20 +221,32 @@ static json_t *refusal(const char *text)
 	return json_pack("{s:b, s:[{s:s, s:i, s:i, s:s}]}", "ok", 0, "problems", "path", "", "line", 0, "column", 0, "text", text);
 }
 
+/* Members of the group keep to a number of commands a second, all of them together: a reload reads the whole configuration. */
+static bool too_many(struct control *control, const struct control_client *client)
+{
+	uint64_t second = now_ms() / 1000;
+
+	if (client->first)
+		return false;
+	if (control->second != second) {
+		control->second = second;
+		control->commands = 0;
+	}
+	return ++control->commands > CONTROL_COMMANDS;
+}
+
 static json_t *answer_line(struct control_client *client)
 {
 	json_t *request = json_loadb(client->line, client->used, JSON_REJECT_DUPLICATES, NULL);
 	const char *command = json_string_value(json_object_get(request, "command"));
-	uid_t uid = (uid_t)-1;
 	json_t *answer;
 
 	if (!command || json_object_size(request) != 1) {
 		answer = refusal("a line like {\"command\":\"reload\"} or {\"command\":\"ping\"} is expected");
-	} else if (!peer_may(client->control, client->watch.fd, &uid)) {
-		log_line("control: refused '%.32s' of uid %u", command, (unsigned)uid);
-		answer = refusal("not allowed: only root, the user of rescd and members of the configured group may");
+	} else if (too_many(client->control, client)) {
+		answer = refusal("too many commands in this second; try again in the next one");
 	} else {
-		log_debug("control: '%.32s' of uid %u", command, (unsigned)uid);
+		log_debug("control: '%.32s' of uid %u, pid %d", command, (unsigned)client->uid, (int)client->pid);
 		answer = client->control->command(client->control->arg, command);
 		FAILPOINT("control.answering");
 		if (!answer)
@@ -292,20 +345,85 @@ static void timeout_due(void *arg)
 		timer_arm(&control->timeout, CONTROL_TIMEOUT_MS / 8, 0);
 }
 
-static int admit(struct control *control, int fd)
+/* One line a second, so that nobody can fill the log. */
+static void tell_refused(struct control *control, const struct peer *peer)
 {
-	struct control_client *client;
-	size_t place = 0;
-	int r;
+	uint64_t now = now_ms();
+
+	control->refused++;
+	control->untold++;
+	if (control->told_ms != 0 && now - control->told_ms < 1000)
+		return;
+	control->told_ms = now;
+	if (control->untold > 1)
+		log_line("control: refused uid %u, pid %d; %u in all since the last such line", (unsigned)peer->uid, (int)peer->pid,
+		         control->untold);
+	else
+		log_line("control: refused uid %u, pid %d", (unsigned)peer->uid, (int)peer->pid);
+	control->untold = 0;
+}
+
+/* A short word to somebody who gets no place. It fits what the kernel keeps for them; who is not told after all is hung up on. */
+static void turn_away(int fd, const char *text)
+{
+	json_t *answer = refusal(text);
+	char line[512];
+	size_t size = answer ? json_dumpb(answer, line, sizeof(line) - 1, JSON_COMPACT) : 0;
+
+	json_decref(answer);
+	if (size == 0 || size > sizeof(line) - 1)
+		return;
+	line[size++] = '\n';
+	if (send(fd, line, size, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
+		log_debug("control: %s", strerror(errno));
+}
+
+static void refuse(struct control *control, int fd, const struct peer *peer)
+{
+	char text[256], group[32] = "a group (none is configured)";
+
+	if (control->group != (gid_t)-1)
+		snprintf(group, sizeof(group), "group %u", (unsigned)control->group);
+	snprintf(text, sizeof(text),
+	         "not allowed: uid %u is not root, not uid %u that rescd runs as, and not in %s; use sudo, or join the group",
+	         (unsigned)peer->uid, (unsigned)geteuid(), group);
+	turn_away(fd, text);
+	tell_refused(control, peer);
+}
+
+/* A free place. Some are for root and rescd's own user alone. */
+static size_t free_place(const struct control *control, const struct peer *peer)
+{
+	size_t place = peer->first ? 0 : CONTROL_FIRST;
 
 	while (place < CONTROL_CLIENTS && control->clients[place])
 		place++;
-	if (place == CONTROL_CLIENTS)
+	return place;
+}
+
+static int admit(struct control *control, int fd)
+{
+	struct peer peer = peer_of(control, fd);
+	struct control_client *client;
+	size_t place;
+	int r;
+
+	if (!peer.may) {
+		refuse(control, fd, &peer);
+		return -EPERM;
+	}
+	place = free_place(control, &peer);
+	if (place == CONTROL_CLIENTS) {
+		turn_away(fd, "too many clients; try again");
 		return -EBUSY;
+	}
 	client = calloc(1, sizeof(*client));
 	if (!client)
 		return -ENOMEM;
 	client->control = control;
+	client->uid = peer.uid;
+	client->pid = peer.pid;
+	client->first = peer.first;
 	client->until_ms = now_ms() + CONTROL_TIMEOUT_MS;
 	client->watch = (struct watch){.fd = -1, .ready = client_ready, .arg = client};
 	r = loop_add(control->loop, &client->watch, fd, EPOLLIN);
@@ -340,8 +458,7 @@ void control_group(struct control *control, gid_t group)
 	if (control->listener.fd < 0 || control->group == group)
 		return;
 	control->group = group;
-	if (group != (gid_t)-1 && chown(control->path, (uid_t)-1, group) < 0)
-		log_line("%s cannot get the group %u: %s", control->path, (unsigned)group, strerror(errno));
+	give_to_group(control);
 }
 
 int control_open(struct control *control, struct loop *loop, const char *path, gid_t group, struct resc_error *err)

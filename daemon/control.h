@@ -9,7 +9,10 @@
 #include "loop.h"
 #include "resc.h"
 
+#define CONTROL_MODE       0660
 #define CONTROL_CLIENTS    16
+#define CONTROL_FIRST      4  /* of these for root and the user of rescd alone */
+#define CONTROL_COMMANDS   20 /* a second, from members of the group */
 #define CONTROL_LINE       4096
 #define CONTROL_PATH       108 /* what fits a socket address, and the segment */
 #define CONTROL_TIMEOUT_MS 2000
@@ -19,6 +22,9 @@ struct control;
 struct control_client {
 	struct watch watch; /* fd -1: free */
 	struct control *control;
+	uid_t uid;
+	pid_t pid;
+	bool first; /* root, or the user of rescd */
 	uint64_t until_ms;
 	size_t used;
 	char line[CONTROL_LINE];
@@ -34,8 +40,13 @@ struct control {
 	char path[CONTROL_PATH];
 	dev_t dev; /* of the socket that we made: what lies at path later may be another's */
 	ino_t ino;
-	gid_t group; /* whose members may command, or -1 */
-	/* Answers a command of a peer who may give it: an object, for the caller to free. */
+	gid_t group;      /* whose members may command, or -1 */
+	uint64_t refused; /* connections of those who may not */
+	unsigned untold;  /* of them not in the log yet */
+	uint64_t told_ms;
+	uint64_t second; /* and the commands of members in it */
+	unsigned commands;
+	/* Answers a command: an object, for the caller to free. */
 	json_t *(*command)(void *arg, const char *command);
 	void *arg;
 	struct control_client *clients[CONTROL_CLIENTS];

@@ -2,6 +2,9 @@
 /*
  * Why this exists: resctl reload must come back with what rescd said, not with "signal sent". One line out, one line in, then the
  * socket is closed. The wait has an end, so that a stopped rescd does not hang the operator's shell.
+ *
+ * The path comes from the segment, where every worker can write. So before anything is said the kernel is asked who listens there
+ * (SO_PEERCRED): it has to be root, ourselves, or the owner of the segment. Nobody else's "ok" is shown to an operator.
  */
 #include "control_client.h"
 
@@ -62,6 +65,23 @@ static int connect_to(const char *path, struct resc_error *err)
 		                 code == -ENOENT || code == -ECONNREFUSED ? " (is it running?)" : "");
 	}
 	return fd;
+}
+
+/* Who made the socket listen. */
+static int check_server(int fd, uid_t owner, const char *path, struct resc_error *err)
+{
+	struct ucred server = {.uid = (uid_t)-1};
+	socklen_t size = sizeof(server);
+
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &server, &size) < 0)
+		return error_set(err, -errno, "cannot find out who serves %s: %s", path, strerror(errno));
+	if (server.uid == 0 || server.uid == geteuid() || server.uid == owner)
+		return 0;
+	return error_set(
+	        err, -EPERM,
+	        "%s is served by uid %u (pid %d), who is neither root nor the owner of the segment: that is not rescd, and somebody "
+	        "wrote this path into the segment or took the name",
+	        path, (unsigned)server.uid, (int)server.pid);
 }
 
 static int send_all(int fd, const char *text, size_t size, int64_t until_ms)
@@ -137,7 +157,7 @@ static int exchange(int fd, const char *command, int timeout_ms, json_t **answer
 	if (r < 0 || (size_t)r >= sizeof(line))
 		return error_set(err, -EINVAL, "the command is too long");
 	r = send_all(fd, line, (size_t)r, until_ms);
-	if (r == 0 || r == -EPIPE) /* it may have answered and hung up before it read all */
+	if (r == 0 || r == -EPIPE || r == -ECONNRESET) /* it may have answered and hung up before it read all */
 		r = receive_line(fd, &text, &size, until_ms);
 	if (r == 0)
 		*answer = json_loadb(text ? text : "", size, JSON_REJECT_DUPLICATES, NULL);
@@ -154,7 +174,7 @@ static int exchange(int fd, const char *command, int timeout_ms, json_t **answer
 	return 0;
 }
 
-int control_request(const char *path, const char *command, int timeout_ms, json_t **answer, struct resc_error *err)
+int control_request(const char *path, uid_t owner, const char *command, int timeout_ms, json_t **answer, struct resc_error *err)
 {
 	int fd = connect_to(path, err);
 	int r;
@@ -162,7 +182,9 @@ int control_request(const char *path, const char *command, int timeout_ms, json_
 	*answer = NULL;
 	if (fd < 0)
 		return fd;
-	r = exchange(fd, command, timeout_ms, answer, err);
+	r = check_server(fd, owner, path, err);
+	if (r == 0)
+		r = exchange(fd, command, timeout_ms, answer, err);
 	close(fd);
 	return r;
 }

@@ -9,7 +9,8 @@
  * resource come from one reading (inspect.h), the same that resctl prints.
  *
  * The server runs inside rescd's own loop: libmicrohttpd gives its epoll descriptor to ours, and has no thread. A page is made in
- * memory as a whole, so a slow reader costs a buffer for some seconds and holds nothing up.
+ * memory as a whole, so a slow reader costs a buffer for some seconds and holds nothing up. A connection lasts some seconds at most,
+ * whatever it does: libmicrohttpd's own timeout is for silence, and one byte now and then would keep a place for ever.
  */
 #include "metrics.h"
 
@@ -26,13 +27,13 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "error.h"
 #include "inspect.h"
 #include "log.h"
 #include "override.h"
 #include "states.h"
 
-#define CONNECTIONS          32u
 #define CONNECTION_TIMEOUT_S 5u
 
 /* ---- the page ---- */
@@ -548,14 +549,28 @@ static bool wants_openmetrics(struct MHD_Connection *connection)
 	return accept && strcasestr(accept, "application/openmetrics-text");
 }
 
-static enum MHD_Result reply_page(struct MHD_Connection *connection, const struct map *map)
+/* What is rescd's own, and not in the segment. */
+static void write_own(FILE *out, const struct metrics *metrics, bool openmetrics)
+{
+	const struct page page = {.out = out, .openmetrics = openmetrics};
+
+	if (metrics->refused)
+		single(&page, "resc_control_refused", COUNTER, "Connections to the control socket of those who may not command.",
+		       *metrics->refused);
+}
+
+static enum MHD_Result reply_page(struct MHD_Connection *connection, const struct metrics *metrics)
 {
 	bool openmetrics = wants_openmetrics(connection);
 	char *body = NULL;
 	size_t size = 0;
 	FILE *out = open_memstream(&body, &size);
-	int r = out ? metrics_write(out, map, openmetrics) : -ENOMEM;
+	int r = -ENOMEM;
 
+	if (out) {
+		write_own(out, metrics, openmetrics);
+		r = metrics_write(out, metrics->map, openmetrics);
+	}
 	if (out && fclose(out) != 0)
 		r = -ENOMEM;
 	if (r < 0) {
@@ -587,7 +602,7 @@ static enum MHD_Result answer(void *arg, struct MHD_Connection *connection, cons
 	if (strcmp(method, MHD_HTTP_METHOD_GET) != 0 && strcmp(method, MHD_HTTP_METHOD_HEAD) != 0)
 		return reply_text(connection, MHD_HTTP_METHOD_NOT_ALLOWED, "only GET and HEAD\n");
 	if (strcmp(url, "/metrics") == 0)
-		return reply_page(connection, metrics->map);
+		return reply_page(connection, metrics);
 	if (strcmp(url, "/healthz") == 0)
 		return reply_text(connection, MHD_HTTP_OK, "ok\n");
 	return reply_text(connection, MHD_HTTP_NOT_FOUND, "not here: /metrics and /healthz are\n");
@@ -637,11 +652,34 @@ static int listen_at(const struct addrinfo *where)
 	if (fd < 0)
 		return -errno;
 	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-	if (bind(fd, where->ai_addr, where->ai_addrlen) == 0 && listen(fd, (int)CONNECTIONS) == 0)
+	if (bind(fd, where->ai_addr, where->ai_addrlen) == 0 && listen(fd, METRICS_CONNECTIONS) == 0)
 		return fd;
 	code = -errno;
 	close(fd);
 	return code;
+}
+
+static uint64_t now_ms(void)
+{
+	return clock_read_ns(CLOCK_MONOTONIC) / 1000000u;
+}
+
+static void connection_changed(void *arg, struct MHD_Connection *connection, void **context, enum MHD_ConnectionNotificationCode code)
+{
+	struct metrics *metrics = arg;
+	struct metrics_connection *mine = *context;
+	const union MHD_ConnectionInfo *info;
+
+	if (code == MHD_CONNECTION_NOTIFY_CLOSED && mine)
+		mine->fd = -1;
+	info = code == MHD_CONNECTION_NOTIFY_STARTED ? MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD) : NULL;
+	for (size_t i = 0; info && i < METRICS_CONNECTIONS; i++) {
+		if (metrics->connections[i].fd >= 0)
+			continue;
+		metrics->connections[i] = (struct metrics_connection){info->connect_fd, now_ms() + UINT64_C(1000) * CONNECTION_TIMEOUT_S};
+		*context = &metrics->connections[i];
+		return;
+	}
 }
 
 static int start_server(struct metrics *metrics, int listener)
@@ -650,8 +688,9 @@ static int start_server(struct metrics *metrics, int listener)
 	int epoll;
 
 	metrics->http = MHD_start_daemon(MHD_USE_EPOLL, 0, NULL, NULL, answer, metrics, MHD_OPTION_LISTEN_SOCKET, listener,
-	                                 MHD_OPTION_CONNECTION_LIMIT, CONNECTIONS, MHD_OPTION_CONNECTION_TIMEOUT, CONNECTION_TIMEOUT_S,
-	                                 MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)16384, MHD_OPTION_END);
+	                                 MHD_OPTION_CONNECTION_LIMIT, (unsigned)METRICS_CONNECTIONS, MHD_OPTION_CONNECTION_TIMEOUT,
+	                                 CONNECTION_TIMEOUT_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)16384,
+	                                 MHD_OPTION_NOTIFY_CONNECTION, connection_changed, metrics, MHD_OPTION_END);
 	if (!metrics->http)
 		return -ENOMEM;
 	info = MHD_get_daemon_info(metrics->http, MHD_DAEMON_INFO_EPOLL_FD);
@@ -672,7 +711,9 @@ int metrics_open(struct metrics *metrics, struct loop *loop, const struct map *m
 	struct addrinfo *found = NULL;
 	int fd, r;
 
-	*metrics = (struct metrics){.loop = loop, .map = map};
+	*metrics = (struct metrics){.loop = loop, .map = map, .refused = metrics->refused};
+	for (size_t i = 0; i < METRICS_CONNECTIONS; i++)
+		metrics->connections[i].fd = -1;
 	metrics->watch = (struct watch){.fd = -1, .ready = http_ready, .arg = metrics};
 	if (!address || address[0] == '\0')
 		return 0;
@@ -709,8 +750,15 @@ unsigned metrics_port(const struct metrics *metrics)
 
 void metrics_tick(struct metrics *metrics)
 {
-	if (metrics->http)
-		MHD_run(metrics->http);
+	uint64_t now = now_ms();
+
+	if (!metrics->http)
+		return;
+	/* The end of the stream is an event like any other for whoever owns the descriptor. */
+	for (size_t i = 0; i < METRICS_CONNECTIONS; i++)
+		if (metrics->connections[i].fd >= 0 && now >= metrics->connections[i].until_ms)
+			shutdown(metrics->connections[i].fd, SHUT_RDWR);
+	MHD_run(metrics->http);
 }
 
 void metrics_close(struct metrics *metrics)

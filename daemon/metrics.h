@@ -10,12 +10,21 @@
 
 struct MHD_Daemon;
 
+#define METRICS_CONNECTIONS 32
+
+struct metrics_connection {
+	int fd; /* -1: none */
+	uint64_t until_ms;
+};
+
 struct metrics {
 	struct loop *loop;
 	const struct map *map;   /* the segment to show; may be another one at the next request */
 	struct MHD_Daemon *http; /* NULL: no page */
 	struct watch watch;
-	char address[64]; /* as configured */
+	char address[64];        /* as configured */
+	const uint64_t *refused; /* connections that the control socket refused; set before metrics_open, by whoever has such a socket */
+	struct metrics_connection connections[METRICS_CONNECTIONS];
 };
 
 /* Serves at HOST:PORT or [HOST]:PORT; "" serves nowhere. On failure nothing is served. 0 or -errno with err. */

@@ -466,6 +466,7 @@ static int start_services(struct rescd *d, struct resc_error *err)
 
 	d->control.command = command;
 	d->control.arg = d;
+	d->metrics[0].refused = d->metrics[1].refused = &d->control.refused;
 	if (r == 0)
 		r = control_open(&d->control, &d->loop, path, d->config.gid, err);
 	if (r < 0)

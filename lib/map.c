@@ -376,8 +376,8 @@ static bool offsets_follow(const struct segment_header *h)
 }
 
 /*
- * The header says of which instance and generation it is, and the name where it was found has to agree: a segment that was copied or renamed
- * is full of somebody else's states, however whole it is.
+ * The header says of which instance and generation it is, and the name where it was found has to agree: a segment that was copied or
+ * renamed is full of somebody else's states, however whole it is.
  */
 static int check_name(const struct segment_header *h, const char *path, struct resc_error *err)
 {

@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "control_client.h"
 #include "resctl.h"
@@ -111,9 +112,16 @@ static int explain(const struct resctl *ctl, int code, const struct resc_error *
 		inspect_daemon(&ctl->map, &daemon);
 		complain("%s; the reload may still happen when it goes on", daemon_words(&daemon).s);
 	}
-	if (code == -EACCES || code == -EPERM)
+	if (code == -EACCES)
 		complain("root, the user of rescd and members of the configured group may reload");
 	return EXIT_NO_SEGMENT;
+}
+
+static uid_t segment_owner(const struct resctl *ctl)
+{
+	struct stat st;
+
+	return fstat(ctl->map.fd, &st) == 0 ? st.st_uid : 0;
 }
 
 static int reload(const struct resctl *ctl)
@@ -128,7 +136,7 @@ static int reload(const struct resctl *ctl)
 		complain("start it (systemctl start rescd, or rescd --config FILE): it reads the configuration when it starts");
 		return EXIT_NO_SEGMENT;
 	}
-	int r = control_request(daemon.control, "reload", TIMEOUT_MS, &answer, &err);
+	int r = control_request(daemon.control, segment_owner(ctl), "reload", TIMEOUT_MS, &answer, &err);
 	return r < 0 ? explain(ctl, r, &err) : report(ctl, answer);
 }
 

@@ -302,7 +302,7 @@ int instance_open(struct instance *instance, struct loop *loop, const struct ins
 static bool somebody_lives(const struct map *map)
 {
 	for (uint32_t i = 0; i < map->dims.workers; i++)
-		if (load(&map->workers[i].life) != 0)
+		if (load(&map_worker(map, i)->life) != 0)
 			return true;
 	return false;
 }
@@ -346,7 +346,7 @@ static void copy_events(const struct map *from, const struct map *to)
 	if (from->dims.events != to->dims.events)
 		return;
 	for (uint32_t i = 0; i < from->dims.events; i++) {
-		struct event_record *old = &from->events[i], *new = &to->events[i];
+		struct event_record *old = map_event(from, i), *new = map_event(to, i);
 		uint64_t stamp = load(&old->stamp);
 
 		if ((stamp & EVENT_BUSY) != 0 || stamp == 0 || stamp > next)

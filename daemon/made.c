@@ -64,7 +64,7 @@ static uint64_t load(const word *w)
 
 static bool is_made(const struct map *map, uint32_t index)
 {
-	return load(&map->policies[index].name_hash) != 0 && (policy_flags(map, index) & POLICY_MADE) != 0;
+	return load(&map_policy(map, index)->name_hash) != 0 && (policy_flags(map, index) & POLICY_MADE) != 0;
 }
 
 static uint32_t count_made(const struct map *map)
@@ -115,7 +115,7 @@ static uint64_t count_of(const struct shard *shard)
 static uint64_t counted(const struct map *map, uint32_t index)
 {
 	const struct state *state = map_state(map, index);
-	uint64_t sum = count_of(&state->carried);
+	uint64_t sum = count_of(map_carried(map, state));
 
 	for (uint32_t i = 0; i < map->dims.shards; i++) {
 		const struct shard *shard = map_shard(map, state, i);

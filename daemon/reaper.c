@@ -86,7 +86,7 @@ static struct occupant slot_read(const struct worker_slot *slot)
 
 static bool slot_has(const struct map *map, uint32_t slot, uint32_t life)
 {
-	return atomic_load_explicit(&map->workers[slot].life, memory_order_acquire) == life;
+	return atomic_load_explicit(&map_worker(map, slot)->life, memory_order_acquire) == life;
 }
 
 /* ---- reaping ---- */
@@ -141,7 +141,7 @@ static void pidfd_ready(void *arg, uint32_t events)
 	struct watched *watched = arg;
 	struct reaper_map *owner = watched->owner;
 	uint32_t slot = (uint32_t)(watched - owner->slots);
-	struct occupant worker = slot_read(&owner->map.workers[slot]);
+	struct occupant worker = slot_read(map_worker(&owner->map, slot));
 
 	(void)events;
 	loop_remove(watched->reaper->loop, &watched->watch);
@@ -196,7 +196,7 @@ static void watch_worker(struct reaper *reaper, struct reaper_map *owner, uint32
 static void look_at_slot(struct reaper *reaper, struct reaper_map *owner, uint32_t slot, bool ask_all)
 {
 	struct watched *watched = &owner->slots[slot];
-	struct occupant worker = slot_read(&owner->map.workers[slot]);
+	struct occupant worker = slot_read(map_worker(&owner->map, slot));
 
 	if (watched->watch.fd >= 0 && watched->life != worker.life)
 		loop_remove(reaper->loop, &watched->watch);

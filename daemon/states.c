@@ -176,7 +176,7 @@ void states_tick(const struct map *map, struct states_watch *watch)
 		struct glance glance;
 
 		/* acquire: pairs with the release of the hash by record_publish */
-		if (atomic_load_explicit(&map->policies[i].name_hash, memory_order_acquire) == 0)
+		if (atomic_load_explicit(&map_policy(map, i)->name_hash, memory_order_acquire) == 0)
 			continue;
 		if (glance_at(map, i, &glance) && worth_a_look(&glance, &watch->lags[i], clock_coarse_ms(map)))
 			look_at_state(map, i, &watch->lags[i]);

@@ -112,7 +112,7 @@ static void insert(struct succession *succession, unsigned at, const struct map 
 static bool is_empty(const struct map *map)
 {
 	for (uint32_t i = 0; i < map->dims.workers; i++)
-		if (atomic_load_explicit(&map->workers[i].life, memory_order_acquire) != 0)
+		if (atomic_load_explicit(&map_worker(map, i)->life, memory_order_acquire) != 0)
 			return false;
 	return true;
 }

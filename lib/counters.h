@@ -5,6 +5,9 @@
  * From these tables come the struct that a program gets (resc_counters), the words in the segment, the JSON of the
  * snapshot, the metrics, the manual and the compile-time checks. A name that is not in a table does not exist.
  *
+ * Their numbers stand in segments, where workers and rescd of other versions read them: a new one comes last in its table, and none is
+ * ever removed. tests/unit/layout.kept has the numbers that were given.
+ *
  * RESC_OUTCOMES(X):  X(NAME, name, text)       how a call ended, as the caller says it to resc_leave
  * RESC_REFUSALS(X):  X(NAME, name, text)       why resc_enter did not admit; each is a counter "refused_<name>"
  * RESC_ONCE_ANSWERS(X): X(NAME, name, text)    what resc_once_begin says of a key that is known

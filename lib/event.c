@@ -29,7 +29,7 @@
 
 static struct event_record *event_place(const struct map *map, uint64_t n)
 {
-	return &map->events[n & (map->dims.events - 1)];
+	return map_event(map, (uint32_t)n & (map->dims.events - 1));
 }
 
 /* Takes a number and its place. NULL: every place that was tried is busy (or the ring is damaged); the event is dropped. */

@@ -102,11 +102,11 @@ static void sum_counters(const struct map *map, const struct state *state, uint6
 		sums[i] = 0;
 	for (uint32_t i = 0; i < map->dims.shards; i++)
 		add_counters(map_shard(map, state, i), sums);
-	add_counters(&state->carried, sums);
+	add_counters(map_carried(map, state), sums);
 
 	for (uint32_t i = 0; i < map->dims.shards; i++)
 		sums[COUNTER_admitted] = add_up(sums[COUNTER_admitted], load(&map_shard(map, state, i)->counters[COUNTER_admitted]));
-	sums[COUNTER_admitted] = add_up(sums[COUNTER_admitted], load(&state->carried.counters[COUNTER_admitted]));
+	sums[COUNTER_admitted] = add_up(sums[COUNTER_admitted], load(&map_carried(map, state)->counters[COUNTER_admitted]));
 }
 
 void inspect_counters(const struct map *map, const struct state *state, struct resc_counters *out)
@@ -169,7 +169,7 @@ static void read_latency(const struct map *map, const struct state *state, struc
 {
 	for (uint32_t i = 0; i < map->dims.shards; i++)
 		add_latency(map_shard(map, state, i), out);
-	add_latency(&state->carried, out);
+	add_latency(map_carried(map, state), out);
 	for (unsigned i = 0; i < LATENCY_BUCKETS; i++) {
 		out->buckets[i] = smaller(out->buckets[i], COUNTER_MOST - out->count);
 		out->count += out->buckets[i];
@@ -449,11 +449,11 @@ int inspect_worker(const struct map *map, uint32_t slot, struct inspect_worker *
 {
 	if (slot >= map->dims.workers)
 		return -ENOENT;
-	uint64_t life = load(&map->workers[slot].life);
+	uint64_t life = load(&map_worker(map, slot)->life);
 	if (life == 0 || life > UINT32_MAX)
 		return -ENOENT;
 	*out = (struct inspect_worker){.slot = slot, .life = (uint32_t)life};
-	read_identity(map, &map->workers[slot], out);
+	read_identity(map, map_worker(map, slot), out);
 	/* In private mode there is one worker: this process. */
 	out->alive = map->private_mode || life_is_held(map, out->life);
 	return 0;
@@ -530,7 +530,7 @@ static uint32_t count_workers(const struct map *map)
 	uint32_t count = 0;
 
 	for (uint32_t i = 0; i < map->dims.workers; i++) {
-		uint64_t life = atomic_load_explicit(&map->workers[i].life, memory_order_relaxed);
+		uint64_t life = atomic_load_explicit(&map_worker(map, i)->life, memory_order_relaxed);
 		count += life != 0 && life <= UINT32_MAX;
 	}
 	return count;

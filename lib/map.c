@@ -6,8 +6,8 @@
  * of one, and a creator that dies at any step leaves nothing behind. The space is allocated, not only promised (posix_fallocate): a full
  * /dev/shm is an error here and never a SIGBUS in a worker.
  *
- * Opening reads the header with pread into this process's memory and checks all of it before a byte is mapped: magic, version, layout,
- * checksum (so that every flipped byte is noticed), sizes against fstat, offsets against those that follow from the sizes, boot, time
+ * Opening reads the header with pread into this process's memory and checks all of it before a byte is mapped: magic, version, checksum
+ * (so that every flipped byte is noticed), layout, sizes against fstat, offsets against those that follow from the sizes, boot, time
  * namespace. After that the header in the segment is not looked at again.
  */
 #include <errno.h>
@@ -22,37 +22,23 @@
 
 #include "clock.h"
 #include "error.h"
+#include "layout.h"
 #include "map.h"
 #include "process.h"
 #include "words.h"
 
-_Static_assert(offsetof(struct segment_header, ready) == sizeof(struct segment_header) - 8, "ready is the last word of the header");
-
-uint64_t fnv1a(const void *data, size_t size)
+uint64_t fnv1a_more(uint64_t hash, const void *data, size_t size)
 {
 	const unsigned char *p = data;
-	uint64_t hash = UINT64_C(0xcbf29ce484222325);
 
 	for (size_t i = 0; i < size; i++)
 		hash = (hash ^ p[i]) * UINT64_C(0x100000001b3);
 	return hash;
 }
 
-uint64_t segment_layout_hash(void)
+uint64_t fnv1a(const void *data, size_t size)
 {
-	static const struct {
-		uint64_t offset, size;
-	} table[] = {
-#define X(type, field) {offsetof(struct type, field), sizeof(((struct type *)0)->field)},
-	        SEGMENT_LAYOUT(X)
-#undef X
-	                {SEGMENT_PAGE, SEGMENT_LINE},
-	        {sizeof(struct shard), sizeof(struct state)},
-	        {sizeof(struct policy_record), sizeof(struct event_record)},
-	        {COUNTERS, LATENCY_BUCKETS},
-	};
-
-	return fnv1a(table, sizeof table);
+	return fnv1a_more(UINT64_C(0xcbf29ce484222325), data, size);
 }
 
 int name_check(const char *name, struct resc_error *err)
@@ -120,9 +106,15 @@ static bool dims_are_sound(const struct segment_dims *d)
 	       is_dim(d->calls, 64, CALLS_LIMIT) && is_dim(d->waiting, 16, WAITING_LIMIT) && is_dim(d->once, ONCE_SET, ONCE_LIMIT);
 }
 
-static size_t state_size(const struct segment_dims *d)
+static size_t shards_offset(const struct segment_header *h)
 {
-	return sizeof(struct state) + ((size_t)d->permits + d->waiting + d->calls) * 8 + (size_t)d->shards * sizeof(struct shard);
+	return h->sizes.state + ((size_t)h->dims.permits + h->dims.waiting + h->dims.calls) * sizeof(word);
+}
+
+/* One shard more: for what is carried over. */
+static size_t state_size(const struct segment_header *h)
+{
+	return shards_offset(h) + ((size_t)h->dims.shards + 1) * h->sizes.shard;
 }
 
 static uint64_t page_up(uint64_t n)
@@ -130,30 +122,39 @@ static uint64_t page_up(uint64_t n)
 	return (n + SEGMENT_PAGE - 1) / SEGMENT_PAGE * SEGMENT_PAGE;
 }
 
-/* All offsets follow from the dimensions; the header repeats them so that other programs can read a segment. */
+/* All offsets follow from the dimensions and sizes; the header repeats them so that other programs can read a segment. */
 static void lay_out(struct segment_header *h)
 {
 	const struct segment_dims *d = &h->dims;
+	const struct segment_sizes *s = &h->sizes;
 
 	h->daemon_offset = SEGMENT_PAGE;
 	h->policies_offset = h->daemon_offset + SEGMENT_PAGE;
-	h->live_offset = page_up(h->policies_offset + (uint64_t)d->resources * sizeof(struct policy_record));
+	h->live_offset = page_up(h->policies_offset + d->resources * (sizeof(struct policy_record) + 2 * (uint64_t)s->policy));
 	h->workers_offset = h->live_offset + SEGMENT_PAGE;
-	h->states_offset = page_up(h->workers_offset + (uint64_t)d->workers * sizeof(struct worker_slot));
-	h->events_offset = page_up(h->states_offset + (uint64_t)d->resources * state_size(d));
-	h->once_offset = page_up(h->events_offset + (uint64_t)d->events * sizeof(struct event_record));
-	h->total_size = page_up(h->once_offset + (uint64_t)d->once * (sizeof(word) + sizeof(struct once_entry)));
+	h->states_offset = page_up(h->workers_offset + (uint64_t)d->workers * s->worker);
+	h->events_offset = page_up(h->states_offset + d->resources * (uint64_t)state_size(h));
+	h->once_offset = page_up(h->events_offset + (uint64_t)d->events * s->event);
+	h->total_size = page_up(h->once_offset + (uint64_t)d->once * (sizeof(word) + s->once_entry));
+}
+
+/* Of the page of a header, as it is when the segment is ready. What this version does not know in it is covered too. */
+static uint64_t page_checksum(const unsigned char page[SEGMENT_PAGE])
+{
+	unsigned char copy[SEGMENT_PAGE];
+
+	memcpy(copy, page, sizeof copy);
+	memset(copy + offsetof(struct segment_header, checksum), 0, sizeof(uint64_t));
+	memset(copy + offsetof(struct segment_header, ready), 0, sizeof(word));
+	return fnv1a(copy, sizeof copy);
 }
 
 static uint64_t header_checksum(const struct segment_header *h)
 {
 	unsigned char page[SEGMENT_PAGE] = {0};
-	struct segment_header copy;
 
-	memcpy(&copy, h, sizeof copy);
-	copy.checksum = 0;
-	memcpy(page, &copy, offsetof(struct segment_header, ready));
-	return fnv1a(page, sizeof page);
+	memcpy(page, h, sizeof *h);
+	return page_checksum(page);
 }
 
 static bool read_boot_id(uint8_t id[16])
@@ -191,17 +192,20 @@ static void map_point(struct map *map, const struct segment_header *h)
 	map->created_real_ns = h->created_real_ns;
 	memcpy(map->instance, h->instance, sizeof map->instance);
 	map->instance[sizeof map->instance - 1] = '\0';
+	map->minor = h->minor;
 	map->dims = h->dims;
-	map->state_size = state_size(&h->dims);
+	map->sizes = h->sizes;
+	map->state_size = state_size(h);
+	map->shards_offset = shards_offset(h);
 	map->permit_shift = (uint32_t)__builtin_ctz(h->dims.permits / (SEGMENT_LINE / 8));
 	map->daemon = (void *)(map->base + h->daemon_offset);
-	map->policies = (void *)(map->base + h->policies_offset);
+	map->policies = map->base + h->policies_offset;
 	map->live = (void *)(map->base + h->live_offset);
-	map->workers = (void *)(map->base + h->workers_offset);
+	map->workers = map->base + h->workers_offset;
 	map->states = map->base + h->states_offset;
-	map->events = (void *)(map->base + h->events_offset);
+	map->events = map->base + h->events_offset;
 	map->once_slots = (void *)(map->base + h->once_offset);
-	map->once_entries = (void *)(map->once_slots + h->dims.once);
+	map->once_entries = map->base + h->once_offset + h->dims.once * sizeof(word);
 }
 
 static void header_fill(struct segment_header *h, const char *instance, const struct segment_dims *dims, const struct map *predecessor)
@@ -210,8 +214,9 @@ static void header_fill(struct segment_header *h, const char *instance, const st
 	h->magic = SEGMENT_MAGIC;
 	h->major = SEGMENT_MAJOR;
 	h->minor = SEGMENT_MINOR;
-	h->header_size = sizeof *h;
-	h->layout = segment_layout_hash();
+	for (unsigned minor = 0; minor <= SEGMENT_MINOR; minor++)
+		h->layouts[minor] = layout_hash(minor);
+	layout_sizes(&h->sizes);
 	if (getrandom(&h->generation, sizeof h->generation, 0) != (ssize_t)sizeof h->generation)
 		h->generation = clock_read_ns(CLOCK_REALTIME) ^ ((uint64_t)getpid() << 40);
 	h->generation |= 1;
@@ -364,6 +369,7 @@ static int check_file(const struct stat *st, const char *path, struct resc_error
 	                 (unsigned)st->st_uid, (unsigned)st->st_gid);
 }
 
+/* A newer minor may have regions more, behind those that are known here. */
 static bool offsets_follow(const struct segment_header *h)
 {
 	struct segment_header expected = *h;
@@ -372,7 +378,8 @@ static bool offsets_follow(const struct segment_header *h)
 	return h->daemon_offset == expected.daemon_offset && h->policies_offset == expected.policies_offset &&
 	       h->live_offset == expected.live_offset && h->workers_offset == expected.workers_offset &&
 	       h->states_offset == expected.states_offset && h->events_offset == expected.events_offset &&
-	       h->once_offset == expected.once_offset && h->total_size == expected.total_size;
+	       h->once_offset == expected.once_offset &&
+	       (h->minor > SEGMENT_MINOR ? h->total_size >= expected.total_size : h->total_size == expected.total_size);
 }
 
 /*
@@ -409,7 +416,28 @@ static int check_place(const struct segment_header *h, const char *path, struct 
 	return 0;
 }
 
-static int check_header(const struct segment_header *h, uint64_t file_size, const char *path, struct resc_error *err)
+/* The same major, and what both versions know is at the same places. */
+static int check_layout(const struct segment_header *h, const char *path, struct resc_error *err)
+{
+	const unsigned minor = h->minor < SEGMENT_MINOR ? h->minor : SEGMENT_MINOR;
+
+	if (h->layouts[minor] == layout_hash(minor))
+		return 0;
+	return error_set(err, -EPROTO, "%s has another layout %u.%u (%016llx) than this program (%016llx): one of the two is no release",
+	                 path, h->major, minor, (unsigned long long)h->layouts[minor], (unsigned long long)layout_hash(minor));
+}
+
+static int check_sizes(const struct segment_header *h, uint64_t file_size, const char *path, struct resc_error *err)
+{
+	if (!dims_are_sound(&h->dims) || !layout_sizes_are_sound(&h->sizes, h->minor) || !offsets_follow(h) || h->generation == 0)
+		return error_set(err, -EBADMSG, "the header of %s is damaged (dimensions and sizes)", path);
+	if (h->total_size != file_size)
+		return error_set(err, -EBADMSG, "%s has %llu bytes, its header says %llu: it was cut", path, (unsigned long long)file_size,
+		                 (unsigned long long)h->total_size);
+	return 0;
+}
+
+static int check_header(const unsigned char *page, const struct segment_header *h, const char *path, struct resc_error *err)
 {
 #ifdef RESC_TEST_CLOCK
 	const uint64_t test_clock = 1;
@@ -418,35 +446,17 @@ static int check_header(const struct segment_header *h, uint64_t file_size, cons
 #endif
 	if (h->magic != SEGMENT_MAGIC)
 		return error_set(err, -EBADMSG, "%s is not a segment of resc (magic %016llx)", path, (unsigned long long)h->magic);
+	if (h->major != SEGMENT_MAJOR)
+		return error_set(err, -EPROTO, "%s has format %u.%u, this program (resc %s) reads %u.x: upgrade %s", path, h->major,
+		                 h->minor, RESC_VERSION_STRING, SEGMENT_MAJOR, h->major > SEGMENT_MAJOR ? "this program" : "rescd");
 	if (atomic_load_explicit(&h->ready, memory_order_relaxed) != SEGMENT_MAGIC)
 		return error_set(err, -EAGAIN, "%s is not complete", path);
-	if (h->major != SEGMENT_MAJOR)
-		return error_set(err, -EPROTO, "%s has format %u.%u, this library reads %u.x; upgrade the older of the two", path, h->major,
-		                 h->minor, SEGMENT_MAJOR);
-	if (h->layout != segment_layout_hash())
-		return error_set(err, -EPROTO, "%s has another layout (%016llx) than this library; upgrade the older of the two", path,
-		                 (unsigned long long)h->layout);
-	if (h->checksum != header_checksum(h) || h->header_size != sizeof *h)
+	if (h->checksum != page_checksum(page))
 		return error_set(err, -EBADMSG, "the header of %s is damaged (checksum)", path);
 	if (h->test_clock != test_clock)
 		return error_set(err, -EPROTO, "%s was made by a build %s the test clock, this is one %s it", path,
 		                 h->test_clock ? "with" : "without", test_clock ? "with" : "without");
-	if (!dims_are_sound(&h->dims) || !offsets_follow(h) || h->generation == 0)
-		return error_set(err, -EBADMSG, "the header of %s is damaged (dimensions)", path);
-	if (h->total_size != file_size)
-		return error_set(err, -EBADMSG, "%s has %llu bytes, its header says %llu: it was cut", path, (unsigned long long)file_size,
-		                 (unsigned long long)h->total_size);
-	int r = check_name(h, path, err);
-	return r != 0 ? r : check_place(h, path, err);
-}
-
-/* The rest of the header's page is zero: a flipped byte there is damage too. */
-static bool rest_is_zero(const unsigned char *page)
-{
-	for (size_t i = sizeof(struct segment_header); i < SEGMENT_PAGE; i++)
-		if (page[i] != 0)
-			return false;
-	return true;
+	return check_layout(h, path, err);
 }
 
 static int open_checked(int fd, struct map *map, const char *path, enum map_access access, struct resc_error *err)
@@ -463,11 +473,15 @@ static int open_checked(int fd, struct map *map, const char *path, enum map_acce
 	if (st.st_size < (off_t)SEGMENT_PAGE || pread(fd, page, sizeof page, 0) != (ssize_t)sizeof page)
 		return error_set(err, -EBADMSG, "%s has %lld bytes: too short for a segment", path, (long long)st.st_size);
 	memcpy(&header, page, sizeof header);
-	r = check_header(&header, (uint64_t)st.st_size, path, err);
+	r = check_header(page, &header, path, err);
+	if (r == 0)
+		r = check_sizes(&header, (uint64_t)st.st_size, path, err);
+	if (r == 0)
+		r = check_name(&header, path, err);
+	if (r == 0)
+		r = check_place(&header, path, err);
 	if (r != 0)
 		return r;
-	if (!rest_is_zero(page))
-		return error_set(err, -EBADMSG, "the header of %s is damaged (after its end)", path);
 	void *base = mmap(NULL, header.total_size, PROT_READ, MAP_SHARED, fd, 0);
 	if (base == MAP_FAILED)
 		return error_set(err, -errno, "cannot map %s: %s", path, strerror(errno));

@@ -29,17 +29,20 @@ struct map {
 	uint64_t created_ns;
 	uint64_t created_real_ns;
 	char instance[SEGMENT_NAME_SIZE];
-	struct segment_dims dims; /* checked: within the limits, powers of two where promised */
-	size_t state_size;        /* bytes from one resource state to the next */
+	unsigned minor;             /* of whoever made it: see map_has */
+	struct segment_dims dims;   /* checked: within the limits, powers of two where promised */
+	struct segment_sizes sizes; /* checked: a record has room for all that map_has */
+	uint32_t permit_shift;      /* the permit cells are spread over 1 << permit_shift lines */
+	size_t state_size;          /* bytes from one resource state to the next, cells and shards included */
+	size_t shards_offset;       /* of its shards in a state */
 	struct segment_daemon *daemon;
-	struct policy_record *policies;
+	uint8_t *policies;
 	struct segment_live *live;
-	struct worker_slot *workers;
+	uint8_t *workers;
 	uint8_t *states;
-	struct event_record *events;
+	uint8_t *events;
 	word *once_slots;
-	struct once_entry *once_entries;
-	uint32_t permit_shift; /* the permit cells are spread over 1 << permit_shift lines */
+	uint8_t *once_entries;
 };
 
 /* "/dev/shm/resc.NAME", or with a generation "/dev/shm/resc.NAME.0123456789abcdef". size at least MAP_PATH_SIZE. */
@@ -92,8 +95,40 @@ static inline uint64_t map_superseded_by(const struct map *map)
 	return atomic_load_explicit(&map->daemon->superseded, memory_order_acquire);
 }
 
+/* May a word be touched that is in the layout since that minor? Not where the segment is older, nor where this library is. */
+static inline bool map_has(const struct map *map, unsigned since)
+{
+	const unsigned ours = SEGMENT_MINOR;
+
+	return since <= map->minor && since <= ours;
+}
+
 uint64_t fnv1a(const void *data, size_t size);
-uint64_t segment_layout_hash(void);
+/* The same, going on from the hash of what came before. */
+uint64_t fnv1a_more(uint64_t hash, const void *data, size_t size);
+
+/* ---- records. An index that comes from the segment is checked by the caller ---- */
+
+static inline struct policy_record *map_policy(const struct map *map, uint32_t index)
+{
+	return (struct policy_record *)(void *)(map->policies +
+	                                        (size_t)index * (sizeof(struct policy_record) + 2 * (size_t)map->sizes.policy));
+}
+
+static inline struct worker_slot *map_worker(const struct map *map, uint32_t slot)
+{
+	return (struct worker_slot *)(void *)(map->workers + (size_t)slot * map->sizes.worker);
+}
+
+static inline struct event_record *map_event(const struct map *map, uint32_t place)
+{
+	return (struct event_record *)(void *)(map->events + (size_t)place * map->sizes.event);
+}
+
+static inline struct once_entry *map_once_entry(const struct map *map, uint32_t slot)
+{
+	return (struct once_entry *)(void *)(map->once_entries + (size_t)slot * map->sizes.once_entry);
+}
 
 static inline struct state *map_state(const struct map *map, uint32_t index)
 {
@@ -108,8 +143,7 @@ static inline uint32_t map_index(const struct map *map, const struct state *stat
 
 static inline word *map_permits(const struct map *map, const struct state *state)
 {
-	(void)map;
-	return (word *)(uintptr_t)(state + 1);
+	return (word *)((uintptr_t)state + map->sizes.state);
 }
 
 /* Where the cell of that number is: consecutive numbers are on different lines, so that a small limit still has no shared lines. */
@@ -127,8 +161,13 @@ static inline uint32_t map_first_common_shard(const struct map *map)
 
 static inline struct shard *map_shard(const struct map *map, const struct state *state, uint32_t index)
 {
-	size_t words = (size_t)map->dims.permits + map->dims.waiting + map->dims.calls;
-	return (struct shard *)(void *)(map_permits(map, state) + words) + index;
+	return (struct shard *)((uintptr_t)state + map->shards_offset + (size_t)index * map->sizes.shard);
+}
+
+/* What a superseded segment counted: behind the shards, and like one that is nobody's. */
+static inline struct shard *map_carried(const struct map *map, const struct state *state)
+{
+	return map_shard(map, state, map->dims.shards);
 }
 
 /* The cells of calls that wait for a permit. */

@@ -178,7 +178,7 @@ static word *word_at(const struct shard *shard, size_t offset)
 /* The sum over all old shards of the word that stands `offset` bytes into each. */
 static uint64_t sum_at(const struct map *from, const struct state *old, size_t offset)
 {
-	uint64_t sum = atomic_load_explicit(word_at(&old->carried, offset), memory_order_relaxed);
+	uint64_t sum = atomic_load_explicit(word_at(map_carried(from, old), offset), memory_order_relaxed);
 
 	for (uint32_t i = 0; i < from->dims.shards; i++)
 		sum += atomic_load_explicit(word_at(map_shard(from, old, i), offset), memory_order_relaxed);
@@ -186,10 +186,10 @@ static uint64_t sum_at(const struct map *from, const struct state *old, size_t o
 }
 
 /* The buckets with that tag that stand `offset` bytes into each shard. */
-static void carry_bucket(const struct map *from, const struct state *old, struct state *new, size_t offset, uint64_t tag)
+static void carry_bucket(const struct map *from, const struct state *old, const struct shard *carried, size_t offset, uint64_t tag)
 {
-	word *target = word_at(&new->carried, offset);
-	uint32_t count = bucket_count_of(word_at(&old->carried, offset), tag);
+	word *target = word_at(carried, offset);
+	uint32_t count = bucket_count_of(word_at(map_carried(from, old), offset), tag);
 
 	for (uint32_t i = 0; i < from->dims.shards; i++)
 		count += bucket_count_of(word_at(map_shard(from, old, i), offset), tag);
@@ -202,21 +202,24 @@ static void carry_bucket(const struct map *from, const struct state *old, struct
 }
 
 /* In the generation that counts. */
-static void carry_tick(const struct map *from, const struct state *old, struct state *new, uint64_t tick, uint64_t tick_ms)
+static void carry_tick(const struct map *from, const struct state *old, const struct map *to, struct state *new, uint64_t tick,
+                       uint64_t tick_ms)
 {
 	uint16_t generation = breaker_generation(atomic_load_explicit(&new->breaker, memory_order_relaxed));
-	size_t offset = offsetof(struct shard, window) + tick % WINDOW_RING * sizeof new->carried.window[0];
+	const struct shard *carried = map_carried(to, new);
+	size_t offset = offsetof(struct shard, window) + tick % WINDOW_RING * sizeof carried->window[0];
 
 	for (unsigned category = 0; category < WINDOW_CATEGORIES; category++)
-		carry_bucket(from, old, new, offset + category * sizeof(word), window_tag(tick_ms, tick, generation));
+		carry_bucket(from, old, carried, offset + category * sizeof(word), window_tag(tick_ms, tick, generation));
 }
 
-static void carry_throttle_tick(const struct map *from, const struct state *old, struct state *new, uint64_t tick, uint64_t tick_ms)
+static void carry_throttle_tick(const struct map *from, const struct state *old, const struct shard *carried, uint64_t tick,
+                                uint64_t tick_ms)
 {
-	size_t offset = offsetof(struct shard, throttle) + tick % WINDOW_RING * sizeof new->carried.throttle[0];
+	size_t offset = offsetof(struct shard, throttle) + tick % WINDOW_RING * sizeof carried->throttle[0];
 
 	for (unsigned i = 0; i < 2; i++)
-		carry_bucket(from, old, new, offset + i * sizeof(word), tick * tick_ms);
+		carry_bucket(from, old, carried, offset + i * sizeof(word), tick * tick_ms);
 }
 
 /* The last lap of both rings, as long as the policy says now. Ticks of another length do not count any more. */
@@ -233,9 +236,9 @@ static void carry_windows(const struct map *from, const struct state *old, const
 	uint64_t throttle_ms = window_bucket_ms(policy.throttle_window_ms);
 	for (uint64_t age = 0; age < WINDOW_RING; age++) {
 		if (age <= now_ms / tick_ms)
-			carry_tick(from, old, new, now_ms / tick_ms - age, tick_ms);
+			carry_tick(from, old, to, new, now_ms / tick_ms - age, tick_ms);
 		if (age <= now_ms / throttle_ms)
-			carry_throttle_tick(from, old, new, now_ms / throttle_ms - age, throttle_ms);
+			carry_throttle_tick(from, old, map_carried(to, new), now_ms / throttle_ms - age, throttle_ms);
 	}
 }
 
@@ -253,12 +256,15 @@ static void carry_calls(const struct map *from, const struct state *old, const s
 
 void move_carry(const struct map *from, struct state *old, const struct map *to, struct state *new)
 {
+	struct shard *carried = map_carried(to, new);
+
 	carry_calls(from, old, to, new);
+	/* All of them, also those that only a newer version knows. */
 	for (unsigned i = 0; i < COUNTERS; i++)
-		raise_to(&new->carried.counters[i], sum_at(from, old, offsetof(struct shard, counters) + i * sizeof(word)));
+		raise_to(&carried->counters[i], sum_at(from, old, offsetof(struct shard, counters) + i * sizeof(word)));
 	for (unsigned i = 0; i < LATENCY_BUCKETS; i++)
-		raise_to(&new->carried.latency[i], sum_at(from, old, offsetof(struct shard, latency) + i * sizeof(word)));
-	raise_to(&new->carried.latency_sum_us, sum_at(from, old, offsetof(struct shard, latency_sum_us)));
+		raise_to(&carried->latency[i], sum_at(from, old, offsetof(struct shard, latency) + i * sizeof(word)));
+	raise_to(&carried->latency_sum_us, sum_at(from, old, offsetof(struct shard, latency_sum_us)));
 	FAILPOINT("move.counters");
 	/* Before the buckets: none of what was forgotten comes back. */
 	raise_to(&new->throttle_since, atomic_load_explicit(&old->throttle_since, memory_order_relaxed));

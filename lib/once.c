@@ -158,7 +158,7 @@ static bool pass_rival(const struct look *l, uint32_t slot, uint64_t w, bool *gi
 static enum seen look_at(struct look *l, uint32_t slot)
 {
 	word *place = &l->map->once_slots[slot];
-	const struct once_entry *entry = &l->map->once_entries[slot];
+	const struct once_entry *entry = map_once_entry(l->map, slot);
 
 	for (int i = 0; i < AGAIN; i++) {
 		/* seq_cst: comes after our claim, for everybody. */
@@ -221,7 +221,7 @@ static enum room make_room(const struct map *map, uint64_t hash, uint64_t now_ms
 	for (uint32_t slot = first; slot < first + ONCE_SET; slot++) {
 		uint64_t w = load(&map->once_slots[slot]);
 		/* The time may be of a later use of the slot: then the CAS fails. */
-		bool expired = has_expired(&map->once_entries[slot], w, now_ms);
+		bool expired = has_expired(map_once_entry(map, slot), w, now_ms);
 		if (expired)
 			swap(&map->once_slots[slot], w, once_freed(w));
 		if (expired || once_phase(w) == ONCE_EMPTY)
@@ -273,7 +273,7 @@ static enum once_inserted record(struct look *l, uint32_t life, uint64_t phase_a
 	if (!claim(l, l->empty, life, &mine))
 		return ONCE_CONTESTED;
 	FAILPOINT("once.claimed");
-	write_entry(&l->map->once_entries[mine.slot], l->image);
+	write_entry(map_once_entry(l->map, mine.slot), l->image);
 	FAILPOINT("once.written");
 	l->own = mine.slot;
 	enum seen seen = look_over(l);
@@ -326,7 +326,7 @@ enum once_inserted once_insert(const struct map *map, const struct once_image *i
 
 bool once_read(const struct map *map, const struct once_place *place, struct once_image *image)
 {
-	const struct once_entry *entry = &map->once_entries[place->slot];
+	const struct once_entry *entry = map_once_entry(map, place->slot);
 	uint64_t key_size = load(&entry->key_size);
 	uint64_t answer_size = once_phase(place->seen) == ONCE_DONE ? load(&entry->answer_size) : 0;
 
@@ -348,7 +348,7 @@ bool once_read(const struct map *map, const struct once_place *place, struct onc
 /* Whoever has announced itself after the change sees the change; whoever did before is woken (Dekker again). */
 static void wake(const struct map *map, uint32_t slot)
 {
-	word *waiters = &map->once_entries[slot].waiters;
+	word *waiters = &map_once_entry(map, slot)->waiters;
 
 	if (atomic_load_explicit(waiters, memory_order_seq_cst) == 0)
 		return;
@@ -379,7 +379,7 @@ bool once_take(const struct map *map, uint32_t life, struct once_place *place)
 
 bool once_store(const struct map *map, const struct once_place *place, const void *answer, size_t size, uint64_t expires_ms)
 {
-	struct once_entry *entry = &map->once_entries[place->slot];
+	struct once_entry *entry = map_once_entry(map, place->slot);
 	uint64_t words[RESC_ONCE_ANSWER_MAX / 8] = {0};
 
 	if (size > 0)
@@ -415,7 +415,7 @@ static void reap_slot(const struct map *map, uint32_t slot, uint32_t life)
 		struct once_place place = {slot, load(&map->once_slots[slot])};
 		if (once_owner(place.seen) != life || !is_in_work(place.seen))
 			return;
-		if (once_turn(map, &place, without_owner(&map->once_entries[slot], place.seen)))
+		if (once_turn(map, &place, without_owner(map_once_entry(map, slot), place.seen)))
 			return;
 	}
 }
@@ -451,6 +451,6 @@ void once_usage(const struct map *map, struct once_usage *out)
 		out->working += is_in_work(w) || once_phase(w) == ONCE_AWAY;
 		out->done += once_phase(w) == ONCE_DONE;
 		out->unknown += once_phase(w) == ONCE_UNKNOWN;
-		out->expired += has_expired(&map->once_entries[i], w, now_ms);
+		out->expired += has_expired(map_once_entry(map, i), w, now_ms);
 	}
 }

@@ -91,7 +91,7 @@ static int busy(const struct view *v, struct beginning *b, const struct once_pla
 	if (!may_wait(v, b))
 		return RESC_ONCE_BUSY;
 	/* Announce, then look: the owner turns the word, then looks for sleepers (Dekker, all seq_cst). */
-	atomic_store_explicit(&v->map->once_entries[place->slot].waiters, 1, memory_order_seq_cst);
+	atomic_store_explicit(&map_once_entry(v->map, place->slot)->waiters, 1, memory_order_seq_cst);
 	if (atomic_load_explicit(slot, memory_order_seq_cst) != place->seen)
 		return CALL_AGAIN;
 	b->place = slot;

@@ -103,7 +103,7 @@ bool once_move(const struct map *from, const struct map *to, uint32_t life)
 /* Done over there: answer and time come here, then the word. The slot here is AWAY, so nobody else writes its entry. */
 static bool take_answer(const struct map *from, const struct once_place *old, const struct map *to, const struct once_place *away)
 {
-	struct once_entry *entry = &to->once_entries[away->slot];
+	struct once_entry *entry = map_once_entry(to, away->slot);
 	struct once_image image;
 
 	if (!once_read(from, old, &image))
@@ -119,7 +119,7 @@ static bool take_answer(const struct map *from, const struct once_place *old, co
 /* True: it is not away any more. */
 static bool settle_slot(const struct map *from, const struct map *to, const struct once_place *away)
 {
-	uint64_t origin = load(&to->once_entries[away->slot].origin);
+	uint64_t origin = load(&map_once_entry(to, away->slot)->origin);
 	uint32_t slot = once_owner(away->seen);
 
 	/* No such segment, or no such slot (damage): nobody can say any more what became of it. */

@@ -16,6 +16,14 @@
 #define READ_TRIES   16
 #define POLICY_WORDS (sizeof(struct policy) / 8)
 
+/* In a segment of another minor a copy may be longer or shorter than ours. What it does not have reads as 0: not used. */
+static size_t words_in_common(const struct map *map)
+{
+	const size_t there = map->sizes.policy / 8;
+
+	return there < POLICY_WORDS ? there : POLICY_WORDS;
+}
+
 void policy_defaults(struct policy *p)
 {
 	memset(p, 0, sizeof *p);
@@ -135,13 +143,14 @@ void policy_clamp(struct policy *p, const struct segment_dims *dims)
 
 int policy_read(const struct map *map, uint32_t index, struct policy *policy, uint64_t *sequence)
 {
-	struct policy_record *record = &map->policies[index];
-	uint64_t words[POLICY_WORDS];
+	struct policy_record *record = map_policy(map, index);
+	const size_t count = words_in_common(map);
+	uint64_t words[POLICY_WORDS] = {0};
 
 	for (int i = 0; i < READ_TRIES; i++) {
 		uint64_t s = atomic_load_explicit(&record->sequence, memory_order_acquire);
-		word *copy = record->copies[s & 1];
-		for (size_t k = 0; k < POLICY_WORDS; k++) {
+		const word *copy = policy_copy(map, record, s);
+		for (size_t k = 0; k < count; k++) {
 			words[k] = atomic_load_explicit(&copy[k], memory_order_relaxed);
 			if (k == POLICY_WORDS / 2)
 				FAILPOINT("policy.reading");
@@ -157,15 +166,17 @@ int policy_read(const struct map *map, uint32_t index, struct policy *policy, ui
 	return -EAGAIN;
 }
 
-void policy_store(struct policy_record *record, const struct policy *policy)
+void policy_store(const struct map *map, uint32_t index, const struct policy *policy)
 {
+	struct policy_record *record = map_policy(map, index);
+	const size_t count = words_in_common(map);
 	uint64_t words[POLICY_WORDS];
 	/* Relaxed: rescd is the only writer. The shared sequence, not a memory of it: rescd may have been restarted. */
 	uint64_t s = atomic_load_explicit(&record->sequence, memory_order_relaxed);
-	word *copy = record->copies[(s + 1) & 1];
+	word *copy = policy_copy(map, record, s + 1);
 
 	memcpy(words, policy, sizeof words);
-	for (size_t k = 0; k < POLICY_WORDS; k++) {
+	for (size_t k = 0; k < count; k++) {
 		atomic_store_explicit(&copy[k], words[k], memory_order_relaxed);
 		if (k == POLICY_WORDS / 2)
 			FAILPOINT("policy.half");
@@ -195,7 +206,7 @@ void policy_write(const struct map *map, uint32_t index, const struct policy *po
 		next.rate_previous_per_second = changed ? old.rate_per_second : old.rate_previous_per_second;
 		next.rate_previous_burst = changed ? old.rate_burst : old.rate_previous_burst;
 	}
-	policy_store(&map->policies[index], &next);
+	policy_store(map, index, &next);
 }
 
 static uint64_t name_hash(const char *name)
@@ -240,14 +251,14 @@ bool policy_is_free(const struct policy_record *record)
 int policy_find_any(const struct map *map, const char *name)
 {
 	for (uint32_t i = 0; i < map->dims.resources; i++)
-		if (!policy_is_free(&map->policies[i]) && has_name(&map->policies[i], name))
+		if (!policy_is_free(map_policy(map, i)) && has_name(map_policy(map, i), name))
 			return (int)i;
 	return -ENOENT;
 }
 
 bool policy_name_any(const struct map *map, uint32_t index, char name[SEGMENT_NAME_SIZE])
 {
-	struct policy_record *record = &map->policies[index];
+	struct policy_record *record = map_policy(map, index);
 
 	for (size_t i = 0; i < SEGMENT_NAME_SIZE; i++)
 		name[i] = atomic_load_explicit(&record->name[i], memory_order_relaxed);
@@ -258,7 +269,7 @@ bool policy_name_any(const struct map *map, uint32_t index, char name[SEGMENT_NA
 bool policy_name(const struct map *map, uint32_t index, char name[SEGMENT_NAME_SIZE])
 {
 	/* Acquire: pairs with policy_show_name. */
-	if (atomic_load_explicit(&map->policies[index].name_hash, memory_order_acquire) == 0)
+	if (atomic_load_explicit(&map_policy(map, index)->name_hash, memory_order_acquire) == 0)
 		return false;
 	return policy_name_any(map, index, name);
 }
@@ -269,7 +280,7 @@ int policy_find(const struct map *map, const char *name)
 	char there[SEGMENT_NAME_SIZE];
 
 	for (uint32_t i = 0; i < map->dims.resources; i++) {
-		if (atomic_load_explicit(&map->policies[i].name_hash, memory_order_acquire) != hash)
+		if (atomic_load_explicit(&map_policy(map, i)->name_hash, memory_order_acquire) != hash)
 			continue;
 		if (policy_name(map, i, there) && strcmp(there, name) == 0)
 			return (int)i;

@@ -31,14 +31,20 @@ static inline uint64_t policy_attempt_ms(const struct policy *policy, bool probe
 /* A consistent, clamped copy. Returns its sequence in *sequence. -EAGAIN when the writer was too fast for several tries. */
 int policy_read(const struct map *map, uint32_t index, struct policy *policy, uint64_t *sequence);
 
+/* The copy that a sequence names. */
+static inline word *policy_copy(const struct map *map, struct policy_record *record, uint64_t sequence)
+{
+	return record->copies + (sequence & 1) * (map->sizes.policy / 8);
+}
+
 /* The flags alone; rescd only, who writes them. */
 static inline uint64_t policy_flags(const struct map *map, uint32_t index)
 {
-	const struct policy_record *record = &map->policies[index];
+	struct policy_record *record = map_policy(map, index);
 	/* Relaxed: no other process writes here. */
 	uint64_t s = atomic_load_explicit(&record->sequence, memory_order_relaxed);
 
-	return atomic_load_explicit(&record->copies[s & 1][offsetof(struct policy, flags) / 8], memory_order_relaxed);
+	return atomic_load_explicit(policy_copy(map, record, s) + offsetof(struct policy, flags) / 8, memory_order_relaxed);
 }
 
 /* Writes a policy; rescd only. Where the budget's capacity or ttl changes, the copy in the segment gets the next budget_epoch,
@@ -46,7 +52,7 @@ static inline uint64_t policy_flags(const struct map *map, uint32_t index)
 void policy_write(const struct map *map, uint32_t index, const struct policy *policy);
 
 /* The same as it is, epochs and all. */
-void policy_store(struct policy_record *record, const struct policy *policy);
+void policy_store(const struct map *map, uint32_t index, const struct policy *policy);
 
 /* The record of that name, or -ENOENT. */
 int policy_find(const struct map *map, const char *name);

@@ -53,7 +53,7 @@ static void fresh_state(const struct map *map, uint32_t index, const struct poli
 static int find_free(const struct map *map)
 {
 	for (uint32_t i = 0; i < map->dims.resources; i++)
-		if (policy_is_free(&map->policies[i]))
+		if (policy_is_free(map_policy(map, i)))
 			return (int)i;
 	return -ENOSPC;
 }
@@ -95,9 +95,9 @@ int record_publish(const struct map *map, const char *name, const struct policy 
 	fresh_state(map, (uint32_t)index, &written);
 	record_apply(map, (uint32_t)index, &written);
 	FAILPOINT("publish.state");
-	policy_put_name(&map->policies[index], name);
+	policy_put_name(map_policy(map, (uint32_t)index), name);
 	FAILPOINT("publish.named");
-	policy_show_name(&map->policies[index], name);
+	policy_show_name(map_policy(map, (uint32_t)index), name);
 	FAILPOINT("publish.shown");
 	count_record(map, (uint32_t)index);
 	return index;
@@ -105,13 +105,13 @@ int record_publish(const struct map *map, const char *name, const struct policy 
 
 void record_publish_moved(const struct map *map, uint32_t index, const char *name, const struct policy *policy, bool retired)
 {
-	struct policy_record *record = &map->policies[index];
+	struct policy_record *record = map_policy(map, index);
 	struct state *state = map_state(map, index);
 
 	share_follow(map, index, policy);
 	unsigned target = share_target(map, policy);
 	/* As it is: epoch and previous capacity belong to the tokens that will be moved. */
-	policy_store(record, policy);
+	policy_store(map, index, policy);
 	mark_common_shards(map, state);
 	atomic_store_explicit(&state->limit, limit_make(target, 0, target, 1), memory_order_relaxed);
 	policy_put_name(record, name);
@@ -125,11 +125,11 @@ void record_retire(const struct map *map, uint32_t index)
 	struct policy policy;
 	uint64_t sequence;
 
-	atomic_store_explicit(&map->policies[index].name_hash, 0, memory_order_release);
+	atomic_store_explicit(&map_policy(map, index)->name_hash, 0, memory_order_release);
 	FAILPOINT("retire.hidden");
 	/* A new sequence, so that every worker looks at the record again on its next call. */
 	if (policy_read(map, index, &policy, &sequence) == 0) {
 		policy.flags &= ~(uint64_t)POLICY_CONFIGURED;
-		policy_store(&map->policies[index], &policy);
+		policy_store(map, index, &policy);
 	}
 }

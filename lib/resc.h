@@ -38,6 +38,7 @@ extern "C" {
 
 #define RESC_VERSION_MAJOR 0
 #define RESC_VERSION_MINOR 1
+#define RESC_VERSION_PATCH 0
 #define RESC_VERSION_STRING "0.1.0"
 
 /* The longest name of a resource or an instance, without the NUL. Letters, digits, '.', '_', ':' and '-'. */

@@ -16,6 +16,14 @@
  * atomic and naturally aligned. Sizes that differ between segments (how many resources, workers, permit cells, ...) are in
  * the header; a reader copies them into its own memory (struct map), checks them there, and believes nothing later.
  *
+ * Versions. Whatever has the same major shares a segment; a minor adds and never changes. What is new in a minor is a word in room that was
+ * zero (zero means: not there), or is at the end of a record, because how far it is from one record to the next is in the header (struct
+ * segment_sizes), or is a region at the end. Where each word is, and since which minor, is in the table of layout.h; who uses a word that
+ * is not as old as the major asks map_has() first. Counters, reasons, kinds of events and the like have numbers that are never given
+ * twice: new ones come last. rescd replaces a segment of another minor by one of its own; workers of all minors follow.
+ *
+ * Of every version, of any major: magic, major and minor at their places, the lock bytes, and that the name leads to the segment.
+ *
  * The file is /dev/shm/resc.NAME. It gets that name, by link(2) or rename(2), when it is complete: nobody ever sees half of one.
  *
  * Byte-range locks (open file description locks) on the file, beyond its end:
@@ -33,7 +41,8 @@
 
 #define SEGMENT_MAGIC 0x31676573637365ffull /* bytes ff "escseg1": not text */
 #define SEGMENT_MAJOR 1
-#define SEGMENT_MINOR 0
+#define SEGMENT_MINOR 1
+#define SEGMENT_MINORS 32u /* so many that a header has hashes for */
 #define SEGMENT_PAGE 4096u
 #define SEGMENT_LINE 128u
 #define SEGMENT_NAME_SIZE 64u /* RESC_NAME_MAX and the NUL */
@@ -68,12 +77,23 @@ struct segment_dims {
 	uint32_t once;      /* idempotency keys; a power of two, at least 16 (ONCE_SET) */
 };
 
+/* Bytes from one record to the next. */
+struct segment_sizes {
+	uint32_t policy;     /* one copy of a policy; a record is its head and two of them */
+	uint32_t worker;
+	uint32_t state;      /* the part that is the same in every segment; cells and shards follow it */
+	uint32_t shard;
+	uint32_t event;
+	uint32_t once_entry;
+};
+
 struct segment_header {
 	uint64_t magic;
 	uint16_t major;
 	uint16_t minor;
-	uint32_t header_size;
-	uint64_t layout;          /* hash of the layout table: segment_layout_hash() */
+	uint32_t reserved;
+	uint64_t checksum;        /* FNV-1a 64 of the whole page with this field and ready 0 */
+	word ready;               /* SEGMENT_MAGIC when complete; stored last (release) */
 	uint64_t total_size;      /* of the file */
 	uint64_t generation;      /* random, not 0: which segment this is */
 	uint64_t predecessor;     /* generation of the segment that this one supersedes, or 0 */
@@ -82,7 +102,9 @@ struct segment_header {
 	uint64_t time_namespace;  /* inode of /proc/self/ns/time */
 	uint8_t boot_id[16];
 	char instance[SEGMENT_NAME_SIZE];
+	uint64_t test_clock; /* 1: made by a build with the test clock */
 	struct segment_dims dims;
+	struct segment_sizes sizes;
 	uint64_t daemon_offset;
 	uint64_t policies_offset;
 	uint64_t live_offset;
@@ -90,9 +112,7 @@ struct segment_header {
 	uint64_t states_offset;
 	uint64_t events_offset;
 	uint64_t once_offset;
-	uint64_t test_clock; /* 1: made by a build with the test clock */
-	uint64_t checksum;   /* FNV-1a 64 of the whole page with this field 0 */
-	word ready;          /* SEGMENT_MAGIC when complete; stored last (release) */
+	uint64_t layouts[SEGMENT_MINORS]; /* [i]: hash of what the layout table has up to minor i; 0 beyond the segment's own */
 };
 
 /* ---- daemon: written by rescd only ---- */
@@ -111,6 +131,7 @@ struct segment_daemon {
 	word resources; /* records in use: indices below this may be configured */
 	word patterns;  /* names that the configuration has patterns for may be asked for: see request.h; 0: there are none */
 	word shares;    /* records at and beyond this index have no limit that is a share of the workers: see share.h */
+	word version;   /* since 1: of rescd, see layout_version */
 
 	_Alignas(SEGMENT_LINE) word reloads;      /* successful ones, the first load included */
 	word reloads_failed;                      /* since the segment was made */
@@ -225,7 +246,7 @@ struct policy_record {
 	_Alignas(SEGMENT_LINE) word sequence; /* copy (sequence & 1) is valid */
 	word name_hash;                       /* FNV-1a 64 of the name; 0: no resource here. Stored after the name (release) */
 	_Atomic char name[SEGMENT_NAME_SIZE];
-	word copies[2][sizeof(struct policy) / 8];
+	_Alignas(SEGMENT_LINE) word copies[]; /* two, sizes.policy bytes each */
 };
 
 /* ---- live ---- */
@@ -265,6 +286,7 @@ struct worker_slot {
 	word pid_namespace;
 	word registered_ms;
 	_Atomic char name[16]; /* /proc/self/comm */
+	word version;          /* since 1: {life:32, version:32}, valid while its life is the slot's: see layout_version */
 };
 
 /* ---- resource states ---- */
@@ -281,19 +303,31 @@ enum word_kind { WORD_EMPTY = 0, WORD_PREPARED = 1, WORD_LIVE = 2, WORD_MOVED = 
 /* How a call is counted in a window: exactly one category a call. */
 enum window_category { WINDOW_OK, WINDOW_OK_SLOW, WINDOW_FAIL, WINDOW_FAIL_SLOW, WINDOW_CATEGORIES };
 
-/* Indices into shard.counters: the tables of counters.h in one row. */
+/*
+ * Indices into shard.counters. Each table of counters.h has a range, with room: workers and rescd of different minors count in one segment,
+ * so a number never gets another meaning. Whoever carries or adds up counters for others does it with all of them, known or not.
+ */
+#define COUNTERS_REFUSED 72
+#define COUNTERS_FALLBACK 94
+#define COUNTERS 110
 enum counter {
 #define X(name, text) COUNTER_##name,
 	RESC_COUNTERS(X)
 #undef X
+	COUNTERS_GENERAL_END,
+	COUNTERS_REFUSED_BEFORE = COUNTERS_REFUSED - 1,
 #define X(NAME, name, text) COUNTER_refused_##name,
 	RESC_REFUSALS(X)
 #undef X
+	COUNTERS_REFUSED_END,
+	COUNTERS_FALLBACK_BEFORE = COUNTERS_FALLBACK - 1,
 #define X(name, text) COUNTER_fallback_##name,
 	RESC_FALLBACKS(X)
 #undef X
-	COUNTERS
+	COUNTERS_FALLBACK_END,
 };
+_Static_assert(COUNTERS_GENERAL_END <= COUNTERS_REFUSED && COUNTERS_REFUSED_END <= COUNTERS_FALLBACK && COUNTERS_FALLBACK_END <= COUNTERS,
+               "the counters fit their ranges; more room: at the end of struct shard, in a new minor");
 
 /*
  * A share of a resource's windows, counters and latencies. owner: 0 nobody; a life: that worker's alone, and only its claiming
@@ -348,15 +382,13 @@ struct state {
 	/* {life:32, generation:8, granted_ms:24}, or 0 */
 	_Alignas(SEGMENT_LINE) word probes[PROBES_LIMIT];
 
-	/* Carried over from a superseded segment: only grows; summed with the shards. Written by rescd. */
-	_Alignas(SEGMENT_LINE) struct shard carried;
-
 	/*
-	 * then, by dims:
+	 * then, by sizes and dims:
 	 *	word permits[dims.permits]	{life:32, retry:1, call:31}, or 0
 	 *	word waiting[dims.waiting]	{life:32, call:32}, or 0: calls that wait for a permit
 	 *	word calls[dims.calls]		{generation:16, category:3, number:45}: the ring of a window by number of calls
 	 *	struct shard shards[dims.shards]
+	 *	struct shard carried		what was carried over from a superseded segment: only grows; summed with the shards
 	 */
 };
 
@@ -399,69 +431,8 @@ struct event_record {
 _Static_assert(sizeof(struct segment_header) <= SEGMENT_PAGE, "header fits its page");
 _Static_assert(sizeof(struct segment_daemon) <= SEGMENT_PAGE, "daemon fits its page");
 _Static_assert(sizeof(struct segment_live) <= SEGMENT_PAGE, "live fits its page");
-_Static_assert(sizeof(struct policy) == 512, "policy");
-_Static_assert(sizeof(struct worker_slot) == 128, "worker slot");
-_Static_assert(sizeof(struct event_record) == 256, "event");
+_Static_assert(sizeof(struct policy) % 64 == 0, "records of policies start on lines");
 _Static_assert(sizeof(word) == 8 && ATOMIC_LLONG_LOCK_FREE == 2, "lock-free 64-bit words");
-
-/* The table that defines the layout: from it the hash in the header. A change here is a new layout. */
-#define SEGMENT_LAYOUT(X)                                                                                              \
-	X(segment_header, magic)                                                                                       \
-	X(segment_header, layout)                                                                                      \
-	X(segment_header, total_size)                                                                                  \
-	X(segment_header, dims)                                                                                        \
-	X(segment_header, daemon_offset)                                                                               \
-	X(segment_header, checksum)                                                                                    \
-	X(segment_header, ready)                                                                                       \
-	X(segment_daemon, superseded)                                                                                  \
-	X(segment_daemon, heartbeat_ms)                                                                                \
-	X(segment_daemon, pid)                                                                                         \
-	X(segment_daemon, resources)                                                                                   \
-	X(segment_daemon, reloads)                                                                                     \
-	X(segment_daemon, control)                                                                                     \
-	X(segment_daemon, reload_text)                                                                                 \
-	X(policy, flags)                                                                                               \
-	X(policy, consecutive)                                                                                         \
-	X(policy, attempts)                                                                                            \
-	X(policy, budget_ratio)                                                                                        \
-	X(policy, limit)                                                                                               \
-	X(policy, timeout_total_ms)                                                                                    \
-	X(policy, reserved)                                                                                            \
-	X(policy_record, sequence)                                                                                     \
-	X(policy_record, name)                                                                                         \
-	X(policy_record, copies)                                                                                       \
-	X(segment_live, next_life)                                                                                     \
-	X(segment_live, next_event)                                                                                    \
-	X(segment_live, lives_reaped)                                                                                  \
-	X(segment_live, clock_ns)                                                                                      \
-	X(worker_slot, life)                                                                                           \
-	X(worker_slot, identity)                                                                                       \
-	X(worker_slot, name)                                                                                           \
-	X(shard, owner)                                                                                                \
-	X(shard, window)                                                                                               \
-	X(shard, counters)                                                                                             \
-	X(shard, latency)                                                                                              \
-	X(state, breaker)                                                                                              \
-	X(state, override)                                                                                             \
-	X(state, limit)                                                                                                \
-	X(state, streak)                                                                                               \
-	X(state, tally)                                                                                                \
-	X(state, tokens)                                                                                               \
-	X(state, refilled_ms)                                                                                          \
-	X(state, override_text)                                                                                        \
-	X(state, probes)                                                                                               \
-	X(state, carried)                                                                                              \
-	X(state, earned)                                                                                               \
-	X(state, rate)                                                                                                 \
-	X(state, wait)                                                                                                 \
-	X(state, calls)                                                                                                \
-	X(once_entry, key)                                                                                             \
-	X(once_entry, answer)                                                                                          \
-	X(segment_live, requests)                                                                                      \
-	X(request, name)                                                                                               \
-	X(event_record, stamp)                                                                                         \
-	X(event_record, kind)                                                                                          \
-	X(event_record, text)
 
 enum event_kind {
 #define X(NAME, name) EVENT_##NAME,

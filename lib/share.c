@@ -34,7 +34,7 @@ static unsigned slots_taken(const struct map *map)
 	unsigned taken = 0;
 
 	for (uint32_t i = 0; i < map->dims.workers; i++)
-		taken += atomic_load_explicit(&map->workers[i].life, memory_order_seq_cst) != 0;
+		taken += atomic_load_explicit(&map_worker(map, i)->life, memory_order_seq_cst) != 0;
 	return taken;
 }
 
@@ -121,7 +121,7 @@ static void set_limits(const struct map *map, uint32_t records, unsigned workers
 
 	for (uint32_t i = 0; i < records; i++) {
 		/* acquire: as policy_name. Retired: its limit is set when its name comes back. */
-		if (atomic_load_explicit(&map->policies[i].name_hash, memory_order_acquire) == 0)
+		if (atomic_load_explicit(&map_policy(map, i)->name_hash, memory_order_acquire) == 0)
 			continue;
 		/* Whatever its policy says now: a share that has just become a number may have been set by who had read the share. */
 		if (policy_read(map, i, &policy, &sequence) == 0)

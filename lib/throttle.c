@@ -81,7 +81,7 @@ uint32_t throttle_now(const struct map *map, const struct state *state, const st
 
 	for (uint32_t i = 0; i < map->dims.shards; i++)
 		add_shard(map_shard(map, state, i), &span, &sums);
-	add_shard(&state->carried, &span, &sums);
+	add_shard(map_carried(map, state), &span, &sums);
 	*requests = sums.requests;
 	*accepts = sums.accepts;
 	uint64_t all = sums.requests * PPM;

@@ -101,7 +101,7 @@ static void fill_view(struct view *v, struct attachment *a, uint32_t index, cons
 	a->used[index / 64] |= UINT64_C(1) << index % 64;
 	v->map = &a->map;
 	v->index = index;
-	v->record = &a->map.policies[index];
+	v->record = map_policy(&a->map, index);
 	v->state = map_state(&a->map, index);
 	v->generation = a->map.generation;
 	v->epoch = a->epoch;

@@ -34,7 +34,7 @@ static void sum_ticks(const struct map *map, const struct state *state, const st
 	span.first = span.last < WINDOW_BUCKETS - 1 ? 0 : span.last - (WINDOW_BUCKETS - 1);
 	for (uint32_t i = 0; i < map->dims.shards; i++)
 		add_shard(map_shard(map, state, i), &span, sums);
-	add_shard(&state->carried, &span, sums);
+	add_shard(map_carried(map, state), &span, sums);
 }
 
 /* ---- by number of calls ---- */

@@ -98,7 +98,7 @@ static void write_identity(const struct map *map, struct worker_slot *slot, uint
 static bool claim_slot(const struct map *map, struct worker *worker)
 {
 	for (uint32_t i = 0; i < map->dims.workers; i++) {
-		word *place = &map->workers[i].life;
+		word *place = &map_worker(map, i)->life;
 		uint64_t none = 0;
 		if (atomic_load_explicit(place, memory_order_relaxed) == 0 &&
 		    atomic_compare_exchange_strong_explicit(place, &none, worker->life, memory_order_seq_cst, memory_order_relaxed)) {
@@ -133,7 +133,7 @@ int worker_register(const struct map *map, struct worker *worker)
 		return -ENOSPC;
 	}
 	FAILPOINT("register.claimed");
-	write_identity(map, &map->workers[worker->slot], life);
+	write_identity(map, map_worker(map, worker->slot), life);
 	share_recount(map);
 	return 0;
 }
@@ -215,7 +215,7 @@ static void free_cells(const struct map *map, uint32_t life, const uint64_t *use
 		return;
 	request_reap(map, life);
 	for (uint32_t i = 0; i < map->dims.events; i++) {
-		word *stamp = &map->events[i].stamp;
+		word *stamp = &map_event(map, i)->stamp;
 		if (atomic_load_explicit(stamp, memory_order_relaxed) == (EVENT_BUSY | life))
 			free_word(stamp, EVENT_BUSY | life);
 	}
@@ -230,7 +230,7 @@ void worker_unregister_from(const struct map *map, struct worker *worker, const 
 	free_cells(map, worker->life, used);
 	FAILPOINT("unregister.cells");
 	if (worker->slot < map->dims.workers)
-		free_word(&map->workers[worker->slot].life, life);
+		free_word(&map_worker(map, worker->slot)->life, life);
 	FAILPOINT("unregister.freed");
 	if (!map->private_mode)
 		life_lock(map, worker->life, F_UNLCK);
@@ -242,7 +242,7 @@ bool worker_reap(const struct map *map, uint32_t slot, uint32_t life, bool certa
 {
 	if (slot >= map->dims.workers || life == 0 || life == own_life)
 		return false;
-	if (atomic_load_explicit(&map->workers[slot].life, memory_order_acquire) != life)
+	if (atomic_load_explicit(&map_worker(map, slot)->life, memory_order_acquire) != life)
 		return true;
 	if (!certain && life_is_held(map, life))
 		return false;
@@ -250,7 +250,7 @@ bool worker_reap(const struct map *map, uint32_t slot, uint32_t life, bool certa
 	free_cells(map, life, NULL);
 	FAILPOINT("reap.cells");
 	uint64_t seen = life;
-	if (atomic_compare_exchange_strong_explicit(&map->workers[slot].life, &seen, 0, memory_order_seq_cst, memory_order_relaxed))
+	if (atomic_compare_exchange_strong_explicit(&map_worker(map, slot)->life, &seen, 0, memory_order_seq_cst, memory_order_relaxed))
 		atomic_fetch_add_explicit(&map->live->lives_reaped, 1, memory_order_relaxed);
 	FAILPOINT("reap.freed");
 	return true;
@@ -263,9 +263,9 @@ unsigned worker_sweep(const struct map *map, uint32_t own_life)
 	if (map->private_mode)
 		return 0;
 	for (uint32_t i = 0; i < map->dims.workers; i++) {
-		uint64_t life = atomic_load_explicit(&map->workers[i].life, memory_order_acquire);
+		uint64_t life = atomic_load_explicit(&map_worker(map, i)->life, memory_order_acquire);
 		if (life > UINT32_MAX) {
-			free_word(&map->workers[i].life, life); /* no life looks like this: damage */
+			free_word(&map_worker(map, i)->life, life); /* no life looks like this: damage */
 			continue;
 		}
 		if (life != 0 && worker_reap(map, i, (uint32_t)life, false, own_life))

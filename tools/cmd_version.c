@@ -2,6 +2,7 @@
 /* resctl version: which program, and which segments it can read. Needs no segment. */
 #include <inttypes.h>
 
+#include "layout.h"
 #include "resctl.h"
 
 static const char doc[] = "The version of resctl, and the format of the segments that it reads."
@@ -23,7 +24,7 @@ int cmd_version(struct resctl *ctl, int argc, char **argv)
 #endif
 
 	command_parse(ctl, &argp, argc, argv, NULL);
-	snprintf(layout, sizeof(layout), "%016" PRIx64, segment_layout_hash());
+	snprintf(layout, sizeof(layout), "%016" PRIx64, layout_hash(SEGMENT_MINOR));
 	snprintf(format, sizeof(format), "%d.%d", SEGMENT_MAJOR, SEGMENT_MINOR);
 	if (ctl->json)
 		return print_json(ctl, json_pack("{s:s, s:s, s:s, s:b}", "version", RESC_VERSION_STRING, "format", format, "layout", layout,

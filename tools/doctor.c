@@ -184,7 +184,7 @@ static void call_the_roll(struct doctor *d)
 	d->worker_count = 0;
 	d->alive = 0;
 	for (uint32_t i = 0; i < d->map->dims.workers; i++) {
-		uint64_t life = doctor_load(&d->map->workers[i].life);
+		uint64_t life = doctor_load(&map_worker(d->map, i)->life);
 		if (life == 0 || life > UINT32_MAX)
 			continue;
 		struct doctor_worker worker = {(uint32_t)life, i, life_is_held(d->map, (uint32_t)life)};
@@ -215,7 +215,7 @@ static void look_at_resource(struct doctor *d, uint32_t index)
 	if (!policy_name_any(d->map, index, d->name))
 		return;
 	/* acquire: pairs with policy_show_name: who sees the hash sees the state that was made for it. */
-	d->visible = atomic_load_explicit(&d->map->policies[index].name_hash, memory_order_acquire) != 0;
+	d->visible = atomic_load_explicit(&map_policy(d->map, index)->name_hash, memory_order_acquire) != 0;
 	chars_clean(d->name, sizeof(d->name));
 	d->resource = index;
 	d->has_policy = policy_read(d->map, index, &d->policy, &sequence) == 0;

@@ -31,7 +31,7 @@
 
 static void free_slot(const struct doctor *d, const struct finding *f)
 {
-	doctor_swap(&d->map->workers[f->place].life, f->seen, 0);
+	doctor_swap(&map_worker(d->map, f->place)->life, f->seen, 0);
 	share_recount(d->map);
 }
 
@@ -79,7 +79,7 @@ static void look_at_word(struct doctor *d, uint32_t slot)
 {
 	const struct finding f = {.check = CHECK_WORKERS_WORD,
 	                          .place = slot,
-	                          .seen = doctor_load(&d->map->workers[slot].life),
+	                          .seen = doctor_load(&map_worker(d->map, slot)->life),
 	                          .repair = free_slot,
 	                          .remedy = "free the slot"};
 
@@ -89,7 +89,7 @@ static void look_at_word(struct doctor *d, uint32_t slot)
 
 static void look_at_identity(struct doctor *d, const struct inspect_worker *worker)
 {
-	const struct worker_slot *slot = &d->map->workers[worker->slot];
+	const struct worker_slot *slot = map_worker(d->map, worker->slot);
 	struct finding f = {.check = CHECK_WORKERS_IDENTITY, .place = worker->slot, .seen = worker->life};
 	uint64_t pid = doctor_load(&slot->pid);
 	uint64_t registered_ms = doctor_load(&slot->registered_ms);
@@ -117,7 +117,7 @@ static void look_at_identity(struct doctor *d, const struct inspect_worker *work
 static uint32_t slot_that_stays(const struct doctor *d, size_t first, size_t end)
 {
 	for (size_t i = first; i < end; i++)
-		if (doctor_load(&d->map->workers[d->workers[i].slot].identity) == d->workers[i].life)
+		if (doctor_load(&map_worker(d->map, d->workers[i].slot)->identity) == d->workers[i].life)
 			return d->workers[i].slot;
 	return d->workers[first].slot;
 }

@@ -17,6 +17,7 @@
 
 #include "clock.h"
 #include "format.h"
+#include "layout.h"
 #include "override.h"
 #include "roster.h"
 #include "wall.h"
@@ -607,7 +608,7 @@ static json_t *segment_json(struct out *out)
 	put(out, o, "predecessor", map->predecessor != 0 ? hex(map->predecessor) : json_null());
 	put(out, o, "created", json_string(time_utc(wall_clock_ns(map, 0)).s));
 	put(out, o, "size", integer(map->size));
-	put(out, o, "layout", hex(segment_layout_hash()));
+	put(out, o, "layout", hex(layout_hash(SEGMENT_MINOR)));
 	put(out, o, "dims", dims_json(out));
 	return o;
 }

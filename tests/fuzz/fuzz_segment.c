@@ -257,18 +257,18 @@ static void *some_word(struct input *in)
 	} regions[] = {
 	        {map->daemon, offsetof(struct segment_daemon, control)},
 	        {map->daemon, sizeof *map->daemon},
-	        {&map->policies[i], 16 + SEGMENT_NAME_SIZE},
-	        {map->policies[i].copies, sizeof map->policies[i].copies},
+	        {map_policy(map, i), 16 + SEGMENT_NAME_SIZE},
+	        {map_policy(map, i)->copies, 2 * (size_t)map->sizes.policy},
 	        {map->live, sizeof *map->live},
-	        {map->workers, map->dims.workers * sizeof *map->workers},
+	        {map->workers, (size_t)map->dims.workers * map->sizes.worker},
 	        {state, 13 * 8},
 	        {state, offsetof(struct state, probes)},
 	        {state->probes, sizeof state->probes},
-	        {&state->carried, sizeof state->carried},
+	        {map_carried(map, state), map->sizes.shard},
 	        {map_permits(map, state), map->dims.permits * 8},
-	        {map_shard(map, state, 0), map->dims.shards * sizeof(struct shard)},
-	        {map->events, map->dims.events * sizeof *map->events},
-	        {map->policies, map->dims.resources * sizeof *map->policies},
+	        {map_shard(map, state, 0), (size_t)map->dims.shards * map->sizes.shard},
+	        {map->events, (size_t)map->dims.events * map->sizes.event},
+	        {map->policies, (size_t)((uint8_t *)map->live - map->policies)},
 	        {map->states, map->dims.resources * map->state_size},
 	        {state, 4 * 8},
 	        {&state->rate, offsetof(struct state, override_text) - offsetof(struct state, rate)},
@@ -276,7 +276,7 @@ static void *some_word(struct input *in)
 	        {map_waiting(map, state), map->dims.waiting * 8},
 	        {map_calls(map, state), map->dims.calls * 8},
 	        {map->once_slots, map->dims.once * 8},
-	        {map->once_entries, map->dims.once * sizeof *map->once_entries},
+	        {map->once_entries, (size_t)map->dims.once * map->sizes.once_entry},
 	        {map->live->requests, sizeof map->live->requests},
 	        {map->live, offsetof(struct segment_live, requests)},
 	};
@@ -859,12 +859,11 @@ static void move(struct input *in)
 
 static uint64_t checksum_of(const uint8_t *page)
 {
-	struct segment_header header;
-	uint8_t copy[SEGMENT_PAGE] = {0};
+	uint8_t copy[SEGMENT_PAGE];
 
-	memcpy(&header, page, sizeof header);
-	header.checksum = 0;
-	memcpy(copy, &header, offsetof(struct segment_header, ready));
+	memcpy(copy, page, sizeof copy);
+	memset(copy + offsetof(struct segment_header, checksum), 0, 8);
+	memset(copy + offsetof(struct segment_header, ready), 0, 8);
 	return fnv1a(copy, sizeof copy);
 }
 
@@ -873,20 +872,20 @@ static uint64_t page_up(uint64_t n)
 	return (n + SEGMENT_PAGE - 1) / SEGMENT_PAGE * SEGMENT_PAGE;
 }
 
-/* Offsets and size that follow from the dimensions, whatever they are. */
+/* Offsets and size that follow from the dimensions and sizes, whatever they are. */
 static void lay_out(uint8_t *page)
 {
 	struct segment_header h;
 
 	memcpy(&h, page, sizeof h);
 	uint64_t words = (uint64_t)h.dims.permits + h.dims.waiting + h.dims.calls;
-	uint64_t state = sizeof(struct state) + words * 8 + (uint64_t)h.dims.shards * sizeof(struct shard);
-	h.live_offset = page_up(h.policies_offset + (uint64_t)h.dims.resources * sizeof(struct policy_record));
+	uint64_t state = h.sizes.state + words * 8 + (h.dims.shards + UINT64_C(1)) * h.sizes.shard;
+	h.live_offset = page_up(h.policies_offset + h.dims.resources * (sizeof(struct policy_record) + UINT64_C(2) * h.sizes.policy));
 	h.workers_offset = h.live_offset + SEGMENT_PAGE;
-	h.states_offset = page_up(h.workers_offset + (uint64_t)h.dims.workers * sizeof(struct worker_slot));
+	h.states_offset = page_up(h.workers_offset + (uint64_t)h.dims.workers * h.sizes.worker);
 	h.events_offset = page_up(h.states_offset + (uint64_t)h.dims.resources * state);
-	h.once_offset = page_up(h.events_offset + (uint64_t)h.dims.events * sizeof(struct event_record));
-	h.total_size = page_up(h.once_offset + (uint64_t)h.dims.once * (sizeof(word) + sizeof(struct once_entry)));
+	h.once_offset = page_up(h.events_offset + (uint64_t)h.dims.events * h.sizes.event);
+	h.total_size = page_up(h.once_offset + h.dims.once * (UINT64_C(8) + h.sizes.once_entry));
 	memcpy(page, &h, sizeof h);
 }
 

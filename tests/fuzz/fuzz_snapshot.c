@@ -77,7 +77,7 @@ static uint8_t *target(const uint8_t mutation[MUTATION])
 	} regions[] = {
 	        {map->base, SEGMENT_PAGE},
 	        {map->daemon, sizeof(struct segment_daemon)},
-	        {map->policies, (RESOURCES + 1) * sizeof(struct policy_record)},
+	        {map->policies, (RESOURCES + 1) * (sizeof(struct policy_record) + 2 * sizeof(struct policy))},
 	        {map->live, sizeof(struct segment_live)},
 	        {map->workers, map->dims.workers * sizeof(struct worker_slot)},
 	        {map->states, RESOURCES * map->state_size},

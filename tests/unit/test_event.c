@@ -116,14 +116,14 @@ START_TEST(a_busy_place_is_passed_by)
 	/* F7: a writer that stopped in the middle of event 3. */
 	write_one(EVENT_RELOAD, "", 0, "");
 	write_one(EVENT_RELOAD, "", 0, "");
-	fixture_store(&f.map.events[2].stamp, EVENT_BUSY | 77);
+	fixture_store(&map_event(&f.map, 2)->stamp, EVENT_BUSY | 77);
 	ck_assert_uint_eq(write_one(EVENT_RELOAD, "", 0, ""), 4);
 	ck_assert_uint_eq(read_all(), 3);
-	ck_assert_uint_eq(fixture_load(&f.map.events[2].stamp), EVENT_BUSY | 77);
+	ck_assert_uint_eq(fixture_load(&map_event(&f.map, 2)->stamp), EVENT_BUSY | 77);
 	for (uint32_t i = 0; i < f.map.dims.events; i++)
 		write_one(EVENT_RELOAD, "", 0, "");
 	ck_assert_uint_eq(read_all(), f.map.dims.events - 1);
-	fixture_store(&f.map.events[2].stamp, 0); /* reaped */
+	fixture_store(&map_event(&f.map, 2)->stamp, 0); /* reaped */
 	for (uint32_t i = 0; i < f.map.dims.events; i++)
 		write_one(EVENT_RELOAD, "", 0, "");
 	ck_assert_uint_eq(read_all(), f.map.dims.events);
@@ -133,16 +133,16 @@ END_TEST
 START_TEST(a_slow_writer_does_not_cover_a_newer_event)
 {
 	write_one(EVENT_RELOAD, "", 0, "");
-	fixture_store(&f.map.events[1].stamp, f.map.dims.events + 2); /* the next lap was here */
+	fixture_store(&map_event(&f.map, 1)->stamp, f.map.dims.events + 2); /* the next lap was here */
 	ck_assert_uint_eq(write_one(EVENT_RELOAD, "", 0, ""), 3);
-	ck_assert_uint_eq(fixture_load(&f.map.events[1].stamp), f.map.dims.events + 2);
+	ck_assert_uint_eq(fixture_load(&map_event(&f.map, 1)->stamp), f.map.dims.events + 2);
 }
 END_TEST
 
 START_TEST(a_ring_of_busy_places_does_not_hang)
 {
 	for (uint32_t i = 0; i < f.map.dims.events; i++)
-		fixture_store(&f.map.events[i].stamp, UINT64_MAX);
+		fixture_store(&map_event(&f.map, i)->stamp, UINT64_MAX);
 	ck_assert_uint_eq(write_one(EVENT_RELOAD, "", 0, ""), 0);
 	ck_assert_uint_eq(read_all(), 0);
 	fixture_store(&f.map.live->next_event, UINT64_MAX - 3);
@@ -164,7 +164,7 @@ START_TEST(F7_death_in_the_middle_of_an_event)
 		_exit(0);
 	}
 	ck_assert_int_eq(fixture_wait(pid), -SIGKILL);
-	ck_assert_uint_eq(fixture_load(&shared.map.events[0].stamp), EVENT_BUSY | 9);
+	ck_assert_uint_eq(fixture_load(&map_event(&shared.map, 0)->stamp), EVENT_BUSY | 9);
 	struct event event = {.kind = EVENT_RELOAD};
 	event_write(&shared.map, 10, &event);
 	ck_assert_uint_eq(event_read(&shared.map, 0, read_back, 10), 1);
@@ -188,10 +188,10 @@ START_TEST(a_writer_that_was_reaped_alive_drops_its_event)
 	}
 	int status;
 	ck_assert_int_eq(waitpid(pid, &status, WUNTRACED), pid);
-	fixture_store(&shared.map.events[0].stamp, 0);
+	fixture_store(&map_event(&shared.map, 0)->stamp, 0);
 	kill(pid, SIGCONT);
 	ck_assert_int_eq(fixture_wait(pid), 0);
-	ck_assert_uint_eq(fixture_load(&shared.map.events[0].stamp), 0);
+	ck_assert_uint_eq(fixture_load(&map_event(&shared.map, 0)->stamp), 0);
 	ck_assert_uint_eq(event_read(&shared.map, 0, read_back, 10), 0);
 	map_close(&shared.map);
 }
@@ -200,7 +200,7 @@ END_TEST
 START_TEST(damage_gives_clean_events_or_none)
 {
 	write_one(EVENT_BREAKER, "payments", 1, "");
-	struct event_record *record = &f.map.events[0];
+	struct event_record *record = map_event(&f.map, 0);
 	fixture_store(&record->pid, UINT64_MAX);
 	fixture_store(&record->value[0], UINT64_MAX);
 	fixture_store(&record->ms, UINT64_MAX);

@@ -301,7 +301,7 @@ START_TEST(B2_a_window_is_ten_ticks_and_no_longer)
 	put_bucket(shard(0), 11, WINDOW_FAIL, g, 1);
 	put_bucket(shard(1), 20, WINDOW_OK, g, 2);
 	put_bucket(shard(3), 20, WINDOW_OK_SLOW, g, 4);
-	put_bucket(&f.state->carried, 15, WINDOW_FAIL_SLOW, g, 8);
+	put_bucket(map_carried(&f.map, f.state), 15, WINDOW_FAIL_SLOW, g, 8);
 	put_bucket(shard(2), 21, WINDOW_FAIL, g, 100); /* somebody's clock is ahead */
 	put_bucket(shard(2), 16, WINDOW_FAIL, (uint16_t)(g - 1), 100);
 	struct inspect_resource r = look();
@@ -360,8 +360,8 @@ START_TEST(counters_are_summed_and_add_up)
 		fixture_store(&shard(i)->counters[COUNTER_admitted], 10);
 		fixture_store(&shard(i)->counters[COUNTER_refused_open], 1);
 	}
-	fixture_store(&f.state->carried.counters[COUNTER_admitted], 1000);
-	fixture_store(&f.state->carried.counters[COUNTER_refused_full], 7);
+	fixture_store(&map_carried(&f.map, f.state)->counters[COUNTER_admitted], 1000);
+	fixture_store(&map_carried(&f.map, f.state)->counters[COUNTER_refused_full], 7);
 	count_common(&f.map, f.state, COUNTER_probes_reclaimed, 2);
 	struct resc_counters c = look().counters;
 	ck_assert_uint_eq(c.admitted, 1000 + 10 * f.map.dims.shards);
@@ -385,7 +385,7 @@ END_TEST
 START_TEST(latencies_are_summed)
 {
 	fixture_store(&shard(0)->latency[latency_bucket(100)], 3);
-	fixture_store(&f.state->carried.latency[latency_bucket(100)], 4);
+	fixture_store(&map_carried(&f.map, f.state)->latency[latency_bucket(100)], 4);
 	fixture_store(&shard(1)->latency_sum_us, 700);
 	struct inspect_resource r = look();
 	ck_assert_uint_eq(r.latency.count, 7);
@@ -443,13 +443,13 @@ START_TEST(a_worker_that_has_not_written_who_it_is)
 {
 	struct inspect_worker w;
 
-	fixture_store(&f.map.workers[3].life, 77);
-	fixture_store(&f.map.workers[3].identity, 76);
-	fixture_store(&f.map.workers[3].pid, 1);
+	fixture_store(&map_worker(&f.map, 3)->life, 77);
+	fixture_store(&map_worker(&f.map, 3)->identity, 76);
+	fixture_store(&map_worker(&f.map, 3)->pid, 1);
 	ck_assert_int_eq(inspect_worker(&f.map, 3, &w), 0);
 	ck_assert_uint_eq(w.life, 77);
 	ck_assert_int_eq(w.pid, 0);
-	fixture_store(&f.map.workers[3].life, UINT64_MAX);
+	fixture_store(&map_worker(&f.map, 3)->life, UINT64_MAX);
 	ck_assert_int_eq(inspect_worker(&f.map, 3, &w), -ENOENT);
 }
 END_TEST

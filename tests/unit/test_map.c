@@ -27,13 +27,17 @@ static struct segment_header header(void)
 	return h;
 }
 
-static void seal(struct segment_header *h)
+/* With the right checksum: it was not damaged but made so. */
+static const struct segment_header *seal(struct segment_header *h)
 {
 	unsigned char whole[SEGMENT_PAGE] = {0};
+	struct segment_header unsealed = *h;
 
-	h->checksum = 0;
-	memcpy(whole, h, offsetof(struct segment_header, ready));
+	unsealed.checksum = 0;
+	atomic_store_explicit(&unsealed.ready, 0, memory_order_relaxed);
+	memcpy(whole, &unsealed, sizeof unsealed);
 	h->checksum = fnv1a(whole, sizeof whole);
+	return h;
 }
 
 static void set_up(void)
@@ -84,11 +88,40 @@ static void put_header(const struct segment_header *h)
 	close(fd);
 }
 
-/* A header that was not damaged but made so: with the right checksum. */
 static void put_sealed(struct segment_header *h)
 {
-	seal(h);
-	put_header(h);
+	put_header(seal(h));
+}
+
+static uint64_t page_up(uint64_t size)
+{
+	return (size + SEGMENT_PAGE - 1) / SEGMENT_PAGE * SEGMENT_PAGE;
+}
+
+/* Offsets and size that follow from dimensions and sizes. */
+static void follow(struct segment_header *h)
+{
+	const struct segment_dims *d = &h->dims;
+	uint64_t cells = ((uint64_t)d->permits + d->waiting + d->calls) * 8;
+	uint64_t state = h->sizes.state + cells + (d->shards + UINT64_C(1)) * h->sizes.shard;
+
+	h->live_offset = page_up(h->policies_offset + d->resources * (SEGMENT_LINE + UINT64_C(2) * h->sizes.policy));
+	h->workers_offset = h->live_offset + SEGMENT_PAGE;
+	h->states_offset = page_up(h->workers_offset + (uint64_t)d->workers * h->sizes.worker);
+	h->events_offset = page_up(h->states_offset + d->resources * state);
+	h->once_offset = page_up(h->events_offset + (uint64_t)d->events * h->sizes.event);
+	h->total_size = page_up(h->once_offset + d->once * (UINT64_C(8) + h->sizes.once_entry));
+}
+
+/* A sealed header in front of a file of the size that it says, which is empty. */
+static void put_sized(struct segment_header *h)
+{
+	int fd = open(copy_path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(pwrite(fd, seal(h), sizeof *h, 0), (ssize_t)sizeof *h);
+	ck_assert_int_eq(ftruncate(fd, (off_t)h->total_size), 0);
+	close(fd);
 }
 
 static int refused(struct resc_error *err)
@@ -237,17 +270,21 @@ END_TEST
 
 /* ---- headers that fit together and are wrong ---- */
 
-START_TEST(other_versions_and_layouts_are_told_apart)
+START_TEST(what_is_not_of_this_major_is_told_apart)
 {
 	struct segment_header h = header();
 
 	h.major++;
 	put_sealed(&h);
-	refused_with(-EPROTO, "format 2.0");
+	refused_with(-EPROTO, "format 2.1, this program (resc " RESC_VERSION_STRING ") reads 1.x: upgrade this program");
 	h = header();
-	h.layout ^= 1;
+	h.major--;
 	put_sealed(&h);
-	refused_with(-EPROTO, "layout");
+	refused_with(-EPROTO, "upgrade rescd");
+	/* Nothing more is believed of another major: not even where its checksum is. */
+	h.checksum ^= 1;
+	put_header(&h);
+	refused_with(-EPROTO, "upgrade rescd");
 	h = header();
 	h.test_clock = 0;
 	put_sealed(&h);
@@ -257,13 +294,144 @@ START_TEST(other_versions_and_layouts_are_told_apart)
 	put_sealed(&h);
 	refused_with(-EAGAIN, "not complete");
 	h = header();
-	h.header_size--;
-	put_sealed(&h);
-	refused_with(-EBADMSG, "damaged");
-	h = header();
 	h.generation = 0;
 	put_sealed(&h);
 	refused_with(-EBADMSG, "damaged");
+}
+END_TEST
+
+/* ---- other minors ---- */
+
+static void opens(unsigned minor)
+{
+	struct resc_error err = {0, ""};
+	struct map map;
+
+	ck_assert_msg(map_open(&map, copy_path, MAP_WORKER, &err) == 0, "%s", err.text);
+	ck_assert_uint_eq(map.minor, minor);
+	ck_assert_int_eq(policy_find(&map, "payments"), (int)n.index);
+	ck_assert(map_has(&map, 0));
+	ck_assert(map_has(&map, 1) == (minor >= 1));
+	ck_assert(!map_has(&map, SEGMENT_MINOR + 1)); /* whoever made it: this library does not know it */
+	map_close(&map);
+}
+
+START_TEST(a_segment_of_an_older_minor_is_used_as_far_as_it_goes)
+{
+	struct segment_header h = header();
+
+	h.minor = 0;
+	for (unsigned minor = 1; minor < SEGMENT_MINORS; minor++)
+		h.layouts[minor] = 0;
+	put_sealed(&h);
+	opens(0);
+	h.layouts[0] ^= 1;
+	put_sealed(&h);
+	refused_with(-EPROTO, "another layout 1.0");
+}
+END_TEST
+
+START_TEST(a_segment_of_a_newer_minor_is_used_as_far_as_this_library_goes)
+{
+	struct segment_header h = header();
+
+	h.minor = SEGMENT_MINOR + 1;
+	h.layouts[SEGMENT_MINOR + 1] = 77; /* not ours to judge */
+	put_sealed(&h);
+	opens(SEGMENT_MINOR + 1);
+	/* Of whatever minor: beyond those that a header has hashes for, too. */
+	h.minor = UINT16_MAX;
+	put_sealed(&h);
+	opens(UINT16_MAX);
+	h.layouts[SEGMENT_MINOR] ^= 1;
+	put_sealed(&h);
+	refused_with(-EPROTO, "another layout");
+}
+END_TEST
+
+START_TEST(a_newer_header_may_say_more_and_each_byte_of_it_is_covered)
+{
+	unsigned char whole[SEGMENT_PAGE];
+	struct segment_header h = header();
+	int fd = copy_open(n.map.size);
+
+	h.minor = SEGMENT_MINOR + 1;
+	h.checksum = 0;
+	atomic_store_explicit(&h.ready, 0, memory_order_relaxed);
+	memcpy(whole, page, sizeof whole);
+	memcpy(whole, &h, sizeof h);
+	whole[sizeof h + 8] = 1;
+	h.checksum = fnv1a(whole, sizeof whole);
+	atomic_store_explicit(&h.ready, SEGMENT_MAGIC, memory_order_relaxed);
+	memcpy(whole, &h, sizeof h);
+	ck_assert_int_eq(pwrite(fd, whole, sizeof whole, 0), (ssize_t)sizeof whole);
+	opens(SEGMENT_MINOR + 1);
+	whole[sizeof h + 8] = 2;
+	ck_assert_int_eq(pwrite(fd, whole, sizeof whole, 0), (ssize_t)sizeof whole);
+	refused_with(-EBADMSG, "checksum");
+	close(fd);
+}
+END_TEST
+
+START_TEST(sizes_of_records_are_checked)
+{
+	static const uint32_t wrong[] = {0, 1, 127, 65536 + 128, UINT32_MAX};
+	struct segment_header h;
+	uint32_t *const sizes[] = {&h.sizes.policy, &h.sizes.worker, &h.sizes.state, &h.sizes.shard, &h.sizes.event, &h.sizes.once_entry};
+
+	for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++) {
+		for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+			h = header();
+			h.minor = SEGMENT_MINOR + 1; /* where they need not be ours */
+			*sizes[s] = wrong[i];
+			put_sealed(&h);
+			refused_with(-EBADMSG, "sizes");
+		}
+		/* Too small for what it says it has. */
+		h = header();
+		h.minor = SEGMENT_MINOR + 1;
+		*sizes[s] -= 128;
+		put_sealed(&h);
+		refused_with(-EBADMSG, "sizes");
+		/* In this very minor they are what they are. */
+		h = header();
+		*sizes[s] += 128;
+		put_sealed(&h);
+		refused_with(-EBADMSG, "sizes");
+	}
+}
+END_TEST
+
+/* Records that are longer than ours: everything is found all the same, and nothing overlaps. */
+START_TEST(records_that_have_grown_are_found)
+{
+	struct segment_header h = header();
+	struct resc_error err = {0, ""};
+	struct map map;
+
+	h.minor = SEGMENT_MINOR + 1;
+	h.sizes = (struct segment_sizes){h.sizes.policy + 64, h.sizes.worker + 128, h.sizes.state + 256,
+	                                 h.sizes.shard + 128, h.sizes.event + 128,  h.sizes.once_entry + 128};
+	follow(&h);
+	put_sized(&h);
+	ck_assert_msg(map_open(&map, copy_path, MAP_OWNER, &err) == 0, "%s", err.text);
+	for (uint32_t i = 0; i < map.dims.resources; i++) {
+		const uint8_t *record = (const uint8_t *)map_policy(&map, i);
+		ck_assert_ptr_eq(record, map.policies + i * (128 + 2 * h.sizes.policy));
+		ck_assert_ptr_eq(map_permits(&map, map_state(&map, i)), (uint8_t *)map_state(&map, i) + h.sizes.state);
+		const uint8_t *end = (uint8_t *)map_carried(&map, map_state(&map, i)) + h.sizes.shard;
+		ck_assert_ptr_eq(end, (uint8_t *)map_state(&map, i) + map.state_size);
+		ck_assert(end <= map.events);
+	}
+	ck_assert_ptr_eq(map_worker(&map, 1), map.workers + h.sizes.worker);
+	ck_assert((uint8_t *)map_once_entry(&map, map.dims.once) <= map.base + map.size);
+	/* A policy is written and read as far as both know it. */
+	ck_assert_int_ge(record_publish(&map, "wide", &n.policy), 0);
+	struct policy policy;
+	uint64_t sequence;
+	ck_assert_int_eq(policy_read(&map, (uint32_t)policy_find(&map, "wide"), &policy, &sequence), 0);
+	ck_assert_mem_eq(&policy, &n.policy, sizeof policy);
+	map_close(&map);
 }
 END_TEST
 
@@ -296,7 +464,7 @@ START_TEST(offsets_and_sizes_that_do_not_follow_are_refused)
 			h = header();
 			*fields[f] += wrong[i];
 			put_sealed(&h);
-			refused_with(-EBADMSG, "dimensions");
+			refused_with(-EBADMSG, "sizes");
 		}
 	}
 }
@@ -702,7 +870,8 @@ START_TEST(permit_cells_are_each_there_once_and_apart)
 	ck_assert_ptr_eq(map_waiting(&map, state), map_permits(&map, state) + 256);
 	ck_assert_ptr_eq(map_calls(&map, state), map_waiting(&map, state) + 16);
 	ck_assert_ptr_eq(map_shard(&map, state, 0), map_calls(&map, state) + 64);
-	ck_assert_uint_eq((uintptr_t)map_shard(&map, state, dims.shards) - (uintptr_t)state, map.state_size);
+	ck_assert_ptr_eq(map_carried(&map, state), map_shard(&map, state, 0) + dims.shards);
+	ck_assert_uint_eq((uintptr_t)map_shard(&map, state, dims.shards + 1) - (uintptr_t)state, map.state_size);
 	map_close(&map);
 }
 END_TEST
@@ -750,7 +919,12 @@ int main(void)
 	        cut_at_any_length_is_noticed,
 	        all_zero_is_noticed,
 	        random_headers_are_noticed,
-	        other_versions_and_layouts_are_told_apart,
+	        what_is_not_of_this_major_is_told_apart,
+	        a_segment_of_an_older_minor_is_used_as_far_as_it_goes,
+	        a_segment_of_a_newer_minor_is_used_as_far_as_this_library_goes,
+	        a_newer_header_may_say_more_and_each_byte_of_it_is_covered,
+	        sizes_of_records_are_checked,
+	        records_that_have_grown_are_found,
 	        dimensions_out_of_range_are_refused,
 	        offsets_and_sizes_that_do_not_follow_are_refused,
 	        F2_E4_another_boot_or_clock_is_refused,

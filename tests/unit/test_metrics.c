@@ -108,13 +108,13 @@ static void expect_once(uint64_t value, const char *counter)
 START_TEST(every_counter_is_on_the_page_once)
 {
 	static const char *const names[COUNTERS] = {
-#define X(name, text) #name,
+#define X(name, text) [COUNTER_##name] = #name,
 	        RESC_COUNTERS(X)
 #undef X
-#define X(NAME, name, text) "refused_" #name,
+#define X(NAME, name, text) [COUNTER_refused_##name] = "refused_" #name,
 	                RESC_REFUSALS(X)
 #undef X
-#define X(name, text) "fallback_" #name,
+#define X(name, text) [COUNTER_fallback_##name] = "fallback_" #name,
 	                        RESC_FALLBACKS(X)
 #undef X
 	};
@@ -123,7 +123,8 @@ START_TEST(every_counter_is_on_the_page_once)
 		fixture_store(&map_shard(&f.map, f.state, 0)->counters[i], 7000000 + 1000 * i);
 	write_page(false);
 	for (unsigned i = 0; i < COUNTERS; i++)
-		expect_once(7000000 + 1000 * i, names[i]);
+		if (names[i] != NULL) /* else: room in a range */
+			expect_once(7000000 + 1000 * i, names[i]);
 }
 END_TEST
 
@@ -182,7 +183,7 @@ END_TEST
 START_TEST(a_name_that_is_none_does_not_break_the_page)
 {
 	const char evil[] = "a\"b\\c\nd\x01\xff";
-	struct policy_record *record = &f.map.policies[f.index];
+	struct policy_record *record = map_policy(&f.map, f.index);
 
 	for (size_t i = 0; i < sizeof(evil); i++)
 		atomic_store_explicit(&record->name[i], evil[i], memory_order_relaxed);

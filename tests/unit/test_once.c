@@ -436,7 +436,7 @@ static uint64_t sleepers(void)
 	uint64_t sum = 0;
 
 	for (uint32_t i = 0; i < n.map.dims.once; i++)
-		sum += fixture_load(&n.map.once_entries[i].waiters);
+		sum += fixture_load(&map_once_entry(&n.map, i)->waiters);
 	return sum;
 }
 
@@ -918,7 +918,7 @@ START_TEST(F_who_dies_in_settling_leaves_it_unknown)
 		begin_unknown(pay, &before);
 		/* Whatever that says: for all that is known the work was done. */
 		if (i >= 3)
-			fixture_store(&n.map.once_entries[before.slot].on_death, ON_DEATH_FREE);
+			fixture_store(&map_once_entry(&n.map, before.slot)->on_death, ON_DEATH_FREE);
 		snprintf(spec, sizeof spec, "%s=kill", points[i % 3]);
 		struct hand h = hand_start(spec);
 		ck_assert_int_eq(hand_do(&h, ORDER_BEGIN), RESC_ONCE_UNKNOWN);
@@ -1016,7 +1016,7 @@ START_TEST(an_answer_that_is_damaged_is_unknown_and_can_be_settled)
 
 	do_it(pay, "k", "a");
 	for (uint32_t i = 0; i < n.map.dims.once; i++)
-		fixture_store(&n.map.once_entries[i].answer_size, RESC_ONCE_ANSWER_MAX + 1);
+		fixture_store(&map_once_entry(&n.map, i)->answer_size, RESC_ONCE_ANSWER_MAX + 1);
 	begin_unknown(pay, &one);
 	begin_unknown(other, &two);
 	ck_assert_int_eq(resc_once_done(&one, "b", 1), 0);
@@ -1094,7 +1094,7 @@ START_TEST(F_any_bytes_in_the_table_are_survived)
 
 	for (unsigned round = 0; round < 2000; round++) {
 		for (uint32_t i = 0; i < n.map.dims.once; i++) {
-			uint64_t *words = (uint64_t *)(void *)&n.map.once_entries[i];
+			uint64_t *words = (uint64_t *)(void *)map_once_entry(&n.map, i);
 			for (size_t w = 0; w < sizeof(struct once_entry) / 8; w += round % 7 + 1)
 				words[w] = seed = seed * 6364136223846793005u + 1442695040888963407u;
 			/* Often the tag of the key, so that the entry is looked at. */
@@ -1103,10 +1103,10 @@ START_TEST(F_any_bytes_in_the_table_are_survived)
 			once_image_init(&image, "payments", "k", 1);
 			fixture_store(&n.map.once_slots[i], mine | (image.hash >> 51) << 3);
 			if (round % 2 == 0) {
-				fixture_store(&n.map.once_entries[i].hash, image.hash);
-				fixture_store(&n.map.once_entries[i].key_size, 1);
-				memcpy((void *)(uintptr_t)n.map.once_entries[i].resource, image.resource, sizeof image.resource);
-				memcpy((void *)(uintptr_t)n.map.once_entries[i].key, image.key, 8);
+				fixture_store(&map_once_entry(&n.map, i)->hash, image.hash);
+				fixture_store(&map_once_entry(&n.map, i)->key_size, 1);
+				memcpy((void *)(uintptr_t)map_once_entry(&n.map, i)->resource, image.resource, sizeof image.resource);
+				memcpy((void *)(uintptr_t)map_once_entry(&n.map, i)->key, image.key, 8);
 			}
 		}
 		int r = begin(pay, "k", &once);

@@ -514,13 +514,13 @@ START_TEST(any_bytes_in_either_table_are_survived)
 	for (int round = 0; round < 30; round++) {
 		announce_from(&old, &next, old.map.dims.once);
 		for (uint32_t i = 0; i < old.map.dims.once; i++) {
-			uint64_t *words = (uint64_t *)(void *)&old.map.once_entries[i];
+			uint64_t *words = (uint64_t *)(void *)map_once_entry(&old.map, i);
 			for (size_t w = 0; w < sizeof(struct once_entry) / 8; w++)
 				words[w] = seed = seed * 6364136223846793005u + 1442695040888963407u;
 			fixture_store(&old.map.once_slots[i], seed >> 7);
 			if (i % 2 == 0) {
-				fixture_store(&old.map.once_entries[i].key_size, 1 + seed % 255);
-				fixture_store(&old.map.once_entries[i].answer_size, seed % 700);
+				fixture_store(&map_once_entry(&old.map, i)->key_size, 1 + seed % 255);
+				fixture_store(&map_once_entry(&old.map, i)->answer_size, seed % 700);
 			}
 			fixture_store(&next.map.once_slots[i], i % 5 == 0 ? seed >> 9 : 0);
 		}

@@ -67,16 +67,16 @@ END_TEST
 
 START_TEST(a_write_leaves_the_copy_before_it)
 {
-	struct policy_record *record = &n.map.policies[n.index];
+	struct policy_record *record = map_policy(&n.map, n.index);
 	struct policy p = numbered(1), q = numbered(2);
 	word before[sizeof(struct policy) / 8];
 
 	policy_write(&n.map, n.index, &p);
 	uint64_t s = fixture_load(&record->sequence);
-	memcpy(before, record->copies[s & 1], sizeof before);
+	memcpy(before, policy_copy(&n.map, record, s), sizeof before);
 	policy_write(&n.map, n.index, &q);
 	ck_assert_uint_eq(fixture_load(&record->sequence), s + 1);
-	ck_assert_mem_eq(before, record->copies[s & 1], sizeof before);
+	ck_assert_mem_eq(before, policy_copy(&n.map, record, s), sizeof before);
 }
 END_TEST
 
@@ -247,13 +247,13 @@ END_TEST
 
 START_TEST(random_copies_in_the_segment_are_read_clamped)
 {
-	struct policy_record *record = &n.map.policies[n.index];
+	struct policy_record *record = map_policy(&n.map, n.index);
 
 	for (int round = 0; round < 2000; round++) {
 		uint64_t sequence;
 		for (size_t copy = 0; copy < 2; copy++)
 			for (size_t i = 0; i < sizeof(struct policy) / 8; i++)
-				fixture_store(&record->copies[copy][i], random_next());
+				fixture_store(&policy_copy(&n.map, record, copy)[i], random_next());
 		fixture_store(&record->sequence, random_next());
 		struct policy p = reading(&sequence);
 		ck_assert(inside(p.limit, 1, n.map.dims.permits) && inside(p.probes, 1, PROBES_LIMIT));

@@ -265,7 +265,7 @@ START_TEST(a_lookup_that_waits_keeps_no_other_thread_and_no_child_from_working)
 
 		pthread_create(&thread, NULL, lookup_shard, host);
 		wait_for_question(&question);
-		fixture_store(&n.map.policies[n.index].sequence, fixture_load(&n.map.policies[n.index].sequence) + 2);
+		fixture_store(&map_policy(&n.map, n.index)->sequence, fixture_load(&map_policy(&n.map, n.index)->sequence) + 2);
 		uint64_t before = real_ms();
 		if (resc_enter(pay, NULL, &ticket) != 0 || resc_leave(&ticket, RESC_OK) != 0)
 			_exit(1);

@@ -100,7 +100,7 @@ static void until_stopped(pid_t pid)
 static void put_workers(unsigned count)
 {
 	for (uint32_t i = 0; i < n.map.dims.workers; i++)
-		fixture_store(&n.map.workers[i].life, i < count ? 1000 + i : 0);
+		fixture_store(&map_worker(&n.map, i)->life, i < count ? 1000 + i : 0);
 }
 
 START_TEST(a_limit_is_the_share_rounded_up_at_least_1_and_at_most_the_cells)
@@ -463,16 +463,16 @@ START_TEST(in_a_successor_those_who_are_on_their_way_count_for_a_while)
 	next.state = map_state(&next.map, n.index);
 	ck_assert_uint_eq(limit_target(fixture_load(&next.state->limit)), 5);
 	/* The first ones who come do not lower it. */
-	fixture_store(&next.map.workers[0].life, 1);
+	fixture_store(&map_worker(&next.map, 0)->life, 1);
 	share_recount(&next.map);
 	ck_assert_uint_eq(limit_target(fixture_load(&next.state->limit)), 5);
 	/* More than expected count. */
 	for (uint32_t i = 0; i < 14; i++)
-		fixture_store(&next.map.workers[i].life, i + 1);
+		fixture_store(&map_worker(&next.map, i)->life, i + 1);
 	share_recount(&next.map);
 	ck_assert_uint_eq(limit_target(fixture_load(&next.state->limit)), 7);
 	for (uint32_t i = 2; i < 14; i++)
-		fixture_store(&next.map.workers[i].life, 0);
+		fixture_store(&map_worker(&next.map, i)->life, 0);
 	named_at(&next, 5999);
 	states_tick(&next.map, &watch);
 	ck_assert_uint_eq(limit_target(fixture_load(&next.state->limit)), 5);

@@ -671,7 +671,7 @@ static unsigned slots_taken(const struct named *n)
 	unsigned taken = 0;
 
 	for (uint32_t i = 0; i < n->map.dims.workers; i++)
-		taken += fixture_load(&n->map.workers[i].life) != 0;
+		taken += fixture_load(&map_worker(&n->map, i)->life) != 0;
 	return taken;
 }
 

@@ -44,7 +44,7 @@ static unsigned slots_taken(void)
 	unsigned taken = 0;
 
 	for (uint32_t i = 0; i < n.map.dims.workers; i++)
-		taken += fixture_load(&n.map.workers[i].life) != 0;
+		taken += fixture_load(&map_worker(&n.map, i)->life) != 0;
 	return taken;
 }
 
@@ -62,7 +62,7 @@ START_TEST(a_worker_takes_a_slot_and_gives_it_back)
 
 	ck_assert_int_eq(worker_register(&map, &worker), 0);
 	ck_assert_uint_ne(worker.life, 0);
-	ck_assert_uint_eq(fixture_load(&n.map.workers[worker.slot].life), worker.life);
+	ck_assert_uint_eq(fixture_load(&map_worker(&n.map, worker.slot)->life), worker.life);
 	ck_assert(life_is_held(&n.map, worker.life));
 	struct inspect_worker w;
 	ck_assert_int_eq(inspect_worker(&n.map, worker.slot, &w), 0);
@@ -251,7 +251,7 @@ static void take_everything(const struct map *map, uint32_t life)
 	fixture_store(&state->probes[5], probe_make(life, 1, 1000));
 	fixture_store(&map_waiting(map, state)[2], permit_make(life, 7));
 	fixture_store(&map_shard(map, state, 0)->owner, life);
-	fixture_store(&map->events[3].stamp, EVENT_BUSY | life);
+	fixture_store(&map_event(map, 3)->stamp, EVENT_BUSY | life);
 }
 
 static unsigned cells_of(const struct map *map, uint32_t life)
@@ -266,7 +266,7 @@ static unsigned cells_of(const struct map *map, uint32_t life)
 	for (uint32_t i = 0; i < map->dims.waiting; i++)
 		count += permit_life(fixture_load(&map_waiting(map, state)[i])) == life;
 	for (uint32_t i = 0; i < map->dims.events; i++)
-		count += fixture_load(&map->events[i].stamp) == (EVENT_BUSY | life);
+		count += fixture_load(&map_event(map, i)->stamp) == (EVENT_BUSY | life);
 	return count;
 }
 
@@ -342,7 +342,7 @@ START_TEST(each_cell_of_each_kind_is_freed_and_no_other)
 	fixture_store(map_permit(&n.map, n.state, 9), permit_make(other, 1));
 	fixture_store(&n.state->probes[9], probe_make(other, 1, 1000));
 	fixture_store(&map_shard(&n.map, n.state, 1)->owner, other);
-	fixture_store(&n.map.events[4].stamp, EVENT_BUSY | other);
+	fixture_store(&map_event(&n.map, 4)->stamp, EVENT_BUSY | other);
 	fixture_store(&map_waiting(&n.map, n.state)[9], permit_make(other, 1));
 	ck_assert_uint_eq(cells_of(&n.map, dead.life), 8);
 	ck_assert(worker_reap(&n.map, dead.slot, dead.life, false, 0));
@@ -352,7 +352,7 @@ START_TEST(each_cell_of_each_kind_is_freed_and_no_other)
 	ck_assert_uint_eq(fixture_load(&n.state->probes[9]), probe_make(other, 1, 1000));
 	ck_assert_uint_eq(fixture_load(&map_waiting(&n.map, n.state)[9]), permit_make(other, 1));
 	ck_assert_uint_eq(fixture_load(&map_shard(&n.map, n.state, 1)->owner), other);
-	ck_assert_uint_eq(fixture_load(&n.map.events[4].stamp), EVENT_BUSY | other);
+	ck_assert_uint_eq(fixture_load(&map_event(&n.map, 4)->stamp), EVENT_BUSY | other);
 	struct inspect_resource r = named_look(&n);
 	ck_assert_uint_eq(r.counters.permits_reclaimed, 3);
 	ck_assert_uint_eq(r.counters.probes_reclaimed, 2);
@@ -455,7 +455,7 @@ END_TEST
 
 START_TEST(a_damaged_slot_is_freed)
 {
-	fixture_store(&n.map.workers[3].life, UINT64_MAX);
+	fixture_store(&map_worker(&n.map, 3)->life, UINT64_MAX);
 	worker_sweep(&n.map, 0);
 	ck_assert_uint_eq(slots_taken(), 0);
 }

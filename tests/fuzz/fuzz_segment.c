@@ -204,7 +204,7 @@ static void undo_damage(void)
 		atomic_store_explicit(&base.rescd.live->clock_ns, clock, memory_order_relaxed);
 	now.undone += 2; /* the same copy */
 	for (uint32_t i = 0; i < RESOURCES; i++)
-		atomic_fetch_add_explicit(&base.rescd.policies[i].sequence, now.undone, memory_order_release);
+		atomic_fetch_add_explicit(&map_policy(&base.rescd, i)->sequence, now.undone, memory_order_release);
 	atomic_store(&sleepless_clocks[0], &base.rescd.live->clock_ns);
 	deadline_use_clock(&base.rescd.live->clock_ns);
 	forget_successor();

@@ -81,8 +81,7 @@ static bool reaches(uint64_t bad, uint64_t calls, uint64_t ppm)
 
 /* ---- half-open ---- */
 
-/* What the tally of a trial demands: REASON_NONE nothing yet, PROBES_OK to close, the others to open again. */
-static enum reason judge_trial(const struct policy *policy, uint64_t tally)
+enum reason breaker_judge_trial(const struct policy *policy, uint64_t tally)
 {
 	uint64_t failed = tally_fail(tally);
 	uint64_t slow = tally_slow(tally);
@@ -107,7 +106,7 @@ static bool give_verdict(const struct view *v, uint64_t w, uint64_t now_ms, int6
 
 	if (tally_generation(t) != breaker_generation(w))
 		return false;
-	enum reason reason = judge_trial(&v->policy, t);
+	enum reason reason = breaker_judge_trial(&v->policy, t);
 	if (reason == REASON_NONE)
 		return false;
 	FAILPOINT("verdict.judged");
@@ -123,6 +122,15 @@ static bool give_verdict(const struct view *v, uint64_t w, uint64_t now_ms, int6
 	};
 	open_it(v, w, breaker_streak(w) + 1, &opening);
 	return true;
+}
+
+bool breaker_help(const struct map *map, uint32_t index, const struct policy *policy, uint64_t now_ms)
+{
+	const struct view v = {.map = map, .index = index, .state = map_state(map, index), .policy = *policy};
+	/* Acquire: pairs with the transition's CAS; before the tally. */
+	uint64_t w = atomic_load_explicit(&v.state->breaker, memory_order_acquire);
+
+	return !moved(w) && breaker_state(w) == TAG_HALF_OPEN && give_verdict(&v, w, now_ms, -1);
 }
 
 enum lease_state { LEASE_FREE, LEASE_OUT, LEASE_LOOK_AGAIN };

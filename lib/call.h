@@ -74,6 +74,11 @@ struct probe {
  * closed meanwhile (an ordinary call of that generation); RESC_E_OPEN; RESC_E_HALF_OPEN; CALL_AGAIN.
  */
 int breaker_probe(const struct view *v, uint64_t now_ms, struct probe *probe);
+/* What the tally of a trial demands: REASON_NONE nothing yet, PROBES_OK to close, the others to open again. */
+enum reason breaker_judge_trial(const struct policy *policy, uint64_t tally);
+/* Draws the verdict of a trial whose tally is complete, for who has counted and has not come to it. True: the breaker should be looked at
+ * again. */
+bool breaker_help(const struct map *map, uint32_t index, const struct policy *policy, uint64_t now_ms);
 /* Ends a lease. False: it was taken over, and the result must touch nothing. */
 bool breaker_probe_end(struct state *state, uint32_t cell, uint64_t lease);
 /* How a call ended, for the breaker. */

@@ -129,6 +129,25 @@ static bool has_expired(const struct once_entry *entry, uint64_t w, uint64_t now
 	return (once_phase(w) == ONCE_DONE || once_phase(w) == ONCE_UNKNOWN) && load(&entry->expires_ms) <= now_ms;
 }
 
+static uint32_t set_of(const struct map *map, uint64_t hash)
+{
+	return ((uint32_t)hash & (map->dims.once / ONCE_SET - 1)) * ONCE_SET;
+}
+
+bool once_fits(const struct map *map, const struct once_place *place, const struct once_image *image)
+{
+	char resource[SEGMENT_NAME_SIZE + 1] = "";
+	struct once_image own;
+
+	memcpy(resource, image->resource, SEGMENT_NAME_SIZE);
+	if (strlen(resource) >= SEGMENT_NAME_SIZE)
+		return false;
+	once_image_init(&own, resource, image->key, image->key_size);
+	return own.hash == image->hash && memcmp(own.resource, image->resource, sizeof own.resource) == 0 &&
+	       memcmp(own.key, image->key, sizeof own.key) == 0 && tag_of(&own) == once_tag(place->seen) &&
+	       set_of(map, own.hash) == place->slot / ONCE_SET * ONCE_SET;
+}
+
 /* ---- looking at a set ---- */
 
 struct look {
@@ -142,11 +161,6 @@ struct look {
 };
 
 enum seen { SEEN_NOTHING, SEEN_KNOWN, SEEN_RIVAL };
-
-static uint32_t set_of(const struct map *map, uint64_t hash)
-{
-	return ((uint32_t)hash & (map->dims.once / ONCE_SET - 1)) * ONCE_SET;
-}
 
 /* A claim with our tag. True: it is out of the way. */
 static bool pass_rival(const struct look *l, uint32_t slot, uint64_t w, bool *give_way)

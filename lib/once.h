@@ -94,6 +94,8 @@ enum once_inserted once_insert(const struct map *map, const struct once_image *i
                                uint64_t now_ms, struct once_place *place);
 /* A copy of a committed entry, of one use: false when the slot has moved on. With its answer if it has one. */
 bool once_read(const struct map *map, const struct once_place *place, struct once_image *image);
+/* Can that copy be found where it was read: are hash, tag and set those of its resource and key, and the bytes behind them zero? */
+bool once_fits(const struct map *map, const struct once_place *place, const struct once_image *image);
 /* RUNNING or UNKNOWN -> STORING of that life, and *place with it. False: it is not that word any more, and nothing was changed. */
 bool once_take(const struct map *map, uint32_t life, struct once_place *place);
 /* STORING, taken by us -> DONE with an answer. False: our life was ended meanwhile. */

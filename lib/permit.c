@@ -74,23 +74,30 @@ bool permit_acquire_below(const struct map *map, struct state *state, uint64_t p
 	return false;
 }
 
-bool permit_settle(const struct map *map, struct state *state)
+unsigned permit_settled(const struct map *map, const struct state *state, uint64_t w)
 {
-	uint64_t w = atomic_load_explicit(&state->limit, memory_order_seq_cst);
 	unsigned target = bounded(map, limit_target(w));
 	unsigned allowed = limit_debt(w) >= target ? 0 : target - limit_debt(w);
 	unsigned occupied = 0;
 	unsigned e = map->dims.permits;
 
 	if (limit_effective(w) >= allowed)
-		return false;
+		return limit_effective(w);
 	/* From the far end: occupied counts the cells at or beyond e. The first e that fits is the largest. */
 	while (e > allowed || e + occupied > allowed) {
 		if (e == 0)
-			return false;
+			return limit_effective(w);
 		e--;
 		occupied += atomic_load_explicit(map_permit(map, state, e), memory_order_seq_cst) != 0;
 	}
+	return e;
+}
+
+bool permit_settle(const struct map *map, struct state *state)
+{
+	uint64_t w = atomic_load_explicit(&state->limit, memory_order_seq_cst);
+	unsigned e = permit_settled(map, state, w);
+
 	if (e <= limit_effective(w))
 		return false;
 	FAILPOINT("limit.settle");

@@ -45,6 +45,8 @@ static inline bool permit_release(const struct map *map, struct state *state, ui
 	return cell < map->dims.permits && atomic_compare_exchange_strong_explicit(map_permit(map, state, cell), &permit, 0,
 	                                                                           memory_order_seq_cst, memory_order_relaxed);
 }
+/* The effective limit that the holders of this moment allow for the limit word w. Never below the one in it. */
+unsigned permit_settled(const struct map *map, const struct state *state, uint64_t w);
 /* Raises the effective limit as far as the holders allow. True if it moved. */
 bool permit_settle(const struct map *map, struct state *state);
 void permit_set_limit(const struct map *map, struct state *state, unsigned target);

@@ -209,7 +209,7 @@ void policy_write(const struct map *map, uint32_t index, const struct policy *po
 	policy_store(map, index, &next);
 }
 
-static uint64_t name_hash(const char *name)
+uint64_t policy_name_hash(const char *name)
 {
 	uint64_t hash = fnv1a(name, strlen(name));
 
@@ -227,7 +227,7 @@ void policy_put_name(struct policy_record *record, const char *name)
 void policy_show_name(struct policy_record *record, const char *name)
 {
 	/* Release: who sees the hash sees the name, the policy and the state. */
-	atomic_store_explicit(&record->name_hash, name_hash(name), memory_order_release);
+	atomic_store_explicit(&record->name_hash, policy_name_hash(name), memory_order_release);
 }
 
 /* Whole, and stops where they differ: a table may have very many names. */
@@ -276,7 +276,7 @@ bool policy_name(const struct map *map, uint32_t index, char name[SEGMENT_NAME_S
 
 int policy_find(const struct map *map, const char *name)
 {
-	uint64_t hash = name_hash(name);
+	uint64_t hash = policy_name_hash(name);
 	char there[SEGMENT_NAME_SIZE];
 
 	for (uint32_t i = 0; i < map->dims.resources; i++) {

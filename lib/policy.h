@@ -62,6 +62,8 @@ int policy_find_any(const struct map *map, const char *name);
 bool policy_name_any(const struct map *map, uint32_t index, char name[SEGMENT_NAME_SIZE]);
 bool policy_name(const struct map *map, uint32_t index, char name[SEGMENT_NAME_SIZE]);
 
+/* What makes a name visible; never 0. */
+uint64_t policy_name_hash(const char *name);
 /* Writes the name of a record that nobody can look up; and makes it visible: who sees the name then sees what was written before. rescd. */
 void policy_put_name(struct policy_record *record, const char *name);
 void policy_show_name(struct policy_record *record, const char *name);

@@ -280,6 +280,15 @@ void rate_give_back(const struct map *map, struct state *state, struct rate_take
 	}
 }
 
+bool rate_is_possible(const struct map *map, const struct state *state, const struct policy *policy)
+{
+	const struct rate_limit limit = limit_by(policy);
+	uint64_t w = atomic_load_explicit(&state->rate, memory_order_acquire);
+
+	/* The clock after the word. */
+	return !is_here(w) || rate_epoch(w) != epoch_of(policy) || is_sound(w, policy, &limit, time_of(map, clock_fine_ns(map)));
+}
+
 void rate_settle(const struct map *map, struct state *state)
 {
 	struct rate_look look;

@@ -41,6 +41,8 @@ int rate_take_by(const struct map *map, struct state *state, const struct policy
 void rate_give_back(const struct map *map, struct state *state, struct rate_taken *taken);
 /* For rescd, after it has written another policy: the new rate counts from this moment, not from when somebody takes. */
 void rate_settle(const struct map *map, struct state *state);
+/* Could takes by that policy, which is the newest, have made the word? Another epoch's are not judged. Writes nothing. */
+bool rate_is_possible(const struct map *map, const struct state *state, const struct policy *policy);
 /* Makes it full, for an operator's reset. 0, or -ESTALE. */
 int rate_fill(struct state *state);
 /* Millionths of a token that are there at that time: 0..burst. Writes nothing. */

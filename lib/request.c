@@ -63,6 +63,16 @@ static unsigned place_phase(uint64_t w)
 	return (unsigned)w & 0xff;
 }
 
+uint32_t request_life(uint64_t w)
+{
+	return place_life(w);
+}
+
+bool request_is_possible(uint64_t w)
+{
+	return w == 0 || (place_life(w) != 0 && place_phase(w) >= ASKING && place_phase(w) <= ANSWERED);
+}
+
 static bool swap(struct request *request, uint64_t seen, uint64_t next)
 {
 	/* acq_rel: who takes a place writes its name after whoever had it before; who sees ASKED or ANSWERED sees what belongs to it. */

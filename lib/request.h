@@ -30,6 +30,9 @@ struct question {
 bool request_next(const struct map *map, struct question *question);
 /* rescd: 0, or a negative errno, to what request_next has returned last. */
 void request_answer(const struct map *map, const struct question *question, int answer);
+/* Of the word of a place: the life of its asker; and could this protocol have written it? */
+uint32_t request_life(uint64_t w);
+bool request_is_possible(uint64_t w);
 /* The questions of a dead worker. */
 void request_reap(const struct map *map, uint32_t life);
 

@@ -24,6 +24,7 @@
 #include "doctor.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -148,7 +149,9 @@ void doctor_suspect(struct doctor *doctor, const struct finding *of, const char 
 	f->resource = doctor->resource;
 	f->look = doctor->look;
 	memcpy(f->name, doctor->name, sizeof(f->name));
-	if (what != NULL)
+	if (of->place == DOCTOR_ONE)
+		snprintf(f->where, sizeof(f->where), "%s", what);
+	else
 		snprintf(f->where, sizeof(f->where), "%s %u", what, (unsigned)of->place);
 	va_start(args, format);
 	vsnprintf(f->text, sizeof(f->text), format, args);
@@ -199,11 +202,26 @@ static int life_in_worker(const void *key, const void *worker)
 	return compare(*(const uint32_t *)key, ((const struct doctor_worker *)worker)->life);
 }
 
-enum doctor_life doctor_life(const struct doctor *doctor, uint32_t life)
+static bool is_in_slot(const struct doctor *d, uint32_t life)
 {
-	if (bsearch(&life, doctor->workers, doctor->worker_count, sizeof(*doctor->workers), life_in_worker) != NULL)
-		return LIFE_OF_SLOT;
-	return life_is_held(doctor->map, life) ? LIFE_STRAY : LIFE_LOST;
+	return bsearch(&life, d->workers, d->worker_count, sizeof(*d->workers), life_in_worker) != NULL;
+}
+
+void doctor_look_at_holder(struct doctor *doctor, const struct finding *of, const char *what, uint32_t life)
+{
+	struct finding f = *of;
+
+	if (!doctor_wants(doctor, f.check, f.place, f.seen) || is_in_slot(doctor, life))
+		return;
+	/* Of the living, or nobody's. Life 0 is nobody's in any case. */
+	f.more = life != 0 && life_is_held(doctor->map, life);
+	if (f.more == 0) {
+		doctor_suspect(doctor, &f, what, "belongs to worker %" PRIu32 ", who is dead and in no slot: nobody reaps it", life);
+		return;
+	}
+	f.repair = NULL;
+	f.remedy = "restart that worker: what it holds when it dies does not come back";
+	doctor_suspect(doctor, &f, what, "belongs to worker %" PRIu32 ", who lives and is in no slot: its slot was damaged", life);
 }
 
 /* ---- looking ---- */
@@ -220,7 +238,27 @@ static void look_at_resource(struct doctor *d, uint32_t index)
 	d->resource = index;
 	d->has_policy = policy_read(d->map, index, &d->policy, &sequence) == 0;
 	d->resources += d->visible;
-	doctor_look_at_holders(d, map_state(d->map, index));
+	doctor_look_at_policy(d);
+	doctor_look_at_holders(d);
+	/* What only who looks up the name can meet. The words of one that is retired are made anew when it comes back. */
+	if (!d->visible)
+		return;
+	doctor_look_at_breaker(d);
+	doctor_look_at_limit(d);
+	doctor_look_at_tokens(d);
+	doctor_look_at_windows(d);
+}
+
+static void look_at_instance(struct doctor *d)
+{
+	d->resource = DOCTOR_INSTANCE;
+	d->name[0] = '\0';
+	doctor_look_at_daemon(d);
+	doctor_look_at_live(d);
+	doctor_look_at_events(d);
+	doctor_look_at_workers(d);
+	doctor_look_at_names(d);
+	doctor_look_at_once(d);
 }
 
 static void look(struct doctor *d)
@@ -229,14 +267,15 @@ static void look(struct doctor *d)
 
 	d->look++;
 	d->resource = DOCTOR_INSTANCE;
-	d->name[0] = '\0';
 	d->resources = 0;
-	inspect_daemon(d->map, &daemon);
-	d->daemon_seen = d->daemon_seen || daemon.alive;
-	call_the_roll(d);
-	doctor_look_at_workers(d);
-	for (uint32_t i = 0; i < d->map->dims.resources; i++)
-		look_at_resource(d, i);
+	if (doctor_look_at_file(d)) {
+		inspect_daemon(d->map, &daemon);
+		d->daemon_seen = d->daemon_seen || daemon.alive;
+		call_the_roll(d);
+		look_at_instance(d);
+		for (uint32_t i = 0; i < d->map->dims.resources; i++)
+			look_at_resource(d, i);
+	}
 	if (is_first(d))
 		qsort(d->findings, d->count, sizeof(*d->findings), by_place);
 }

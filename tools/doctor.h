@@ -17,18 +17,71 @@
  * charge (rescd on its turn of each second), and must have had the time.
  */
 #define DOCTOR_CHECKS(X)                                                                                                                   \
-	X(PERMITS_HOLDER, "permits.holder", TURN)                                                                                          \
-	X(WAITING_HOLDER, "waiting.holder", TURN)                                                                                          \
-	X(PROBES_OWNER, "probes.owner", TURN)                                                                                              \
-	X(PROBES_GHOST, "probes.ghost", SOON)                                                                                              \
-	X(PROBES_OVERDUE, "probes.overdue", TURN)                                                                                          \
-	X(SHARDS_OWNER, "shards.owner", TURN)                                                                                              \
-	X(SHARDS_COMMON, "shards.common", SOON)                                                                                            \
-	X(WORKERS_WORD, "workers.word", SOON)                                                                                              \
-	X(WORKERS_DEAD, "workers.dead", TURN)                                                                                              \
-	X(WORKERS_TWICE, "workers.twice", SOON)                                                                                            \
-	X(WORKERS_TOKEN, "workers.token", TURN)                                                                                            \
-	X(WORKERS_IDENTITY, "workers.identity", SOON)
+	X(SEGMENT_SIZE, "segment.size", SOON) \
+	X(SEGMENT_NAME, "segment.name", TURN) \
+	X(SEGMENT_LINKS, "segment.links", TURN) \
+	X(SEGMENT_ACCESS, "segment.access", TURN) \
+	X(SEGMENT_LEFTOVER, "segment.leftover", TURN) \
+	X(DAEMON_ABSENT, "daemon.absent", TURN) \
+	X(DAEMON_SILENT, "daemon.silent", TURN) \
+	X(DAEMON_IDENTITY, "daemon.identity", TURN) \
+	X(DAEMON_WORDS, "daemon.words", SOON) \
+	X(DAEMON_RECORDS, "daemon.records", TURN) \
+	X(LIVE_NEXT_LIFE, "live.next_life", SOON) \
+	X(LIVE_EXPECTED, "live.expected_workers", SOON) \
+	X(LIVE_REQUEST, "live.request", TURN) \
+	X(EVENTS_CURSOR, "events.cursor", SOON) \
+	X(EVENTS_STAMP, "events.stamp", SOON) \
+	X(EVENTS_WRITER, "events.writer", TURN) \
+	X(WORKERS_WORD, "workers.word", SOON) \
+	X(WORKERS_DEAD, "workers.dead", TURN) \
+	X(WORKERS_TWICE, "workers.twice", SOON) \
+	X(WORKERS_TOKEN, "workers.token", TURN) \
+	X(WORKERS_IDENTITY, "workers.identity", SOON) \
+	X(POLICY_NAME, "policy.name", SOON) \
+	X(POLICY_HASH, "policy.hash", SOON) \
+	X(POLICY_TWICE, "policy.twice", SOON) \
+	X(POLICY_VALUES, "policy.values", SOON) \
+	X(POLICY_CONFIGURED, "policy.configured", SOON) \
+	X(BREAKER_STATE, "breaker.state", SOON) \
+	X(BREAKER_DUE, "breaker.due", SOON) \
+	X(BREAKER_VERDICT, "breaker.verdict", TURN) \
+	X(BREAKER_TALLY, "breaker.tally", SOON) \
+	X(BREAKER_STREAK, "breaker.streak", SOON) \
+	X(BREAKER_REASON, "breaker.reason", SOON) \
+	X(BREAKER_EVENT, "breaker.event", SOON) \
+	X(BREAKER_UNTOLD, "breaker.untold", TURN) \
+	X(OVERRIDE_WORD, "override.word", SOON) \
+	X(OVERRIDE_OVER, "override.over", TURN) \
+	X(OVERRIDE_TEXT, "override.text", TURN) \
+	X(LIMIT_WORD, "limit.word", SOON) \
+	X(LIMIT_DEBT, "limit.debt", SOON) \
+	X(LIMIT_TARGET, "limit.target", TURN) \
+	X(LIMIT_SETTLE, "limit.settle", TURN) \
+	X(PERMITS_HOLDER, "permits.holder", TURN) \
+	X(WAITING_HOLDER, "waiting.holder", TURN) \
+	X(WAITING_WORD, "waiting.word", SOON) \
+	X(PROBES_OWNER, "probes.owner", TURN) \
+	X(PROBES_GHOST, "probes.ghost", SOON) \
+	X(PROBES_OVERDUE, "probes.overdue", TURN) \
+	X(BUDGET_WORD, "budget.word", SOON) \
+	X(BUDGET_PAID, "budget.paid", SOON) \
+	X(RATE_WORD, "rate.word", SOON) \
+	X(RATE_TIME, "rate.time", SOON) \
+	X(THROTTLE_SHARE, "throttle.share", SOON) \
+	X(THROTTLE_SINCE, "throttle.since", SOON) \
+	X(SHARDS_OWNER, "shards.owner", TURN) \
+	X(SHARDS_COMMON, "shards.common", SOON) \
+	X(COUNTERS_ENDED, "counters.ended", TURN) \
+	X(WINDOW_FUTURE, "window.future", SOON) \
+	X(WINDOW_CALLS, "window.calls", SOON) \
+	X(WINDOW_THROTTLE, "window.throttle", SOON) \
+	X(ONCE_OWNER, "once.owner", TURN) \
+	X(ONCE_AWAY, "once.away", SOON) \
+	X(ONCE_ENTRY, "once.entry", SOON) \
+	X(ONCE_EXPIRES, "once.expires", SOON) \
+	X(ONCE_TWICE, "once.twice", SOON) \
+	X(ONCE_CLOSED, "once.closed", SOON)
 
 enum doctor_check {
 #define X(NAME, id, wait) CHECK_##NAME,
@@ -39,6 +92,8 @@ enum doctor_check {
 
 /* In finding.resource: of the instance as a whole. */
 #define DOCTOR_INSTANCE UINT32_MAX
+/* In finding.place: there is one only. */
+#define DOCTOR_ONE UINT32_MAX
 
 struct doctor;
 
@@ -71,7 +126,7 @@ struct doctor_worker {
 struct doctor {
 	const char *instance;
 	const struct map *map;
-	uint64_t turn_ms; /* how long a turn of rescd may take; 0: the default */
+	uint64_t turn_ms; /* how long it stands what rescd would repair on its turns */
 
 	struct finding *findings;
 	size_t count;
@@ -105,17 +160,18 @@ const char *doctor_check_id(enum doctor_check check);
 
 /* Is it worth the work of finding out more? */
 bool doctor_wants(const struct doctor *doctor, enum doctor_check check, uint32_t place, uint64_t seen);
-/* of: check, place, seen, more, repair and remedy. what: "permit"; NULL: the place has no number. */
+/* of: check, place, seen, more, repair and remedy. what: "permit", of that number. */
 __attribute__((format(printf, 4, 5))) void doctor_suspect(struct doctor *doctor, const struct finding *of, const char *what,
                                                           const char *format, ...);
 
-enum doctor_life {
-	LIFE_OF_SLOT, /* of the living, or of one whose slot is a finding of its own */
-	LIFE_LOST,    /* dead, and in no slot: nobody will ever reap it */
-	LIFE_STRAY,   /* its token is held, and it is in no slot: nobody will reap it when it dies */
-};
-/* The life in a cell that was loaded after this look began. */
-enum doctor_life doctor_life(const struct doctor *doctor, uint32_t life);
+/*
+ * A cell that names a life (0: damage), loaded after this look began. of: check, place, seen, and the repair for a life that is over and in
+ * no slot, so that nobody will ever reap it.
+ */
+void doctor_look_at_holder(struct doctor *doctor, const struct finding *of, const char *what, uint32_t life);
+
+/* Coarse clocks of two processors may differ by a tick; this is much more. */
+#define DOCTOR_FUTURE_MS 10000u
 static inline uint64_t doctor_load(const word *w)
 {
 	/* acquire: what the author of the word had done before is seen by the loads that follow. */
@@ -127,15 +183,36 @@ static inline bool doctor_swap(word *place, uint64_t seen, uint64_t next)
 	/* seq_cst: as strong as any protocol's own step. */
 	return atomic_compare_exchange_strong_explicit(place, &seen, next, memory_order_seq_cst, memory_order_relaxed);
 }
+/*
+ * A word of a resource that is empty, or has moved, where nothing will ever fill it: in no successor, or with none. The word was loaded
+ * before; the successor is announced before anything moves.
+ */
+static inline bool doctor_is_lost(const struct doctor *doctor, bool empty, bool moved)
+{
+	return (empty && doctor->map->predecessor == 0) || (moved && map_superseded_by(doctor->map) == 0);
+}
 /* The state of the resource that a finding is of. */
 static inline struct state *doctor_state(const struct doctor *doctor, const struct finding *finding)
 {
 	return map_state(doctor->map, finding->resource);
 }
 
-/* ---- the checks ---- */
+/* ---- the checks: a file each. First those of the instance, then those of one resource, doctor->resource ---- */
 
+/* False: the file was cut, and must not be touched any more. */
+bool doctor_look_at_file(struct doctor *doctor);
+void doctor_look_at_daemon(struct doctor *doctor);
+void doctor_look_at_live(struct doctor *doctor);
+void doctor_look_at_events(struct doctor *doctor);
 void doctor_look_at_workers(struct doctor *doctor);
-void doctor_look_at_holders(struct doctor *doctor, struct state *state);
+void doctor_look_at_names(struct doctor *doctor);
+void doctor_look_at_once(struct doctor *doctor);
+
+void doctor_look_at_policy(struct doctor *doctor);
+void doctor_look_at_holders(struct doctor *doctor);
+void doctor_look_at_breaker(struct doctor *doctor);
+void doctor_look_at_limit(struct doctor *doctor);
+void doctor_look_at_tokens(struct doctor *doctor);
+void doctor_look_at_windows(struct doctor *doctor);
 
 #endif

@@ -62,29 +62,6 @@ static void mark_common(const struct doctor *d, const struct finding *f)
 
 /* ---- checks ---- */
 
-#define STRAY_REMEDY "restart that worker: what it holds when it dies does not come back"
-
-/* A cell of that life. of: check, place, seen, and the repair for a life that is over. */
-static void look_at_cell(struct doctor *d, const struct finding *of, const char *what, uint32_t life)
-{
-	struct finding f = *of;
-
-	if (!doctor_wants(d, f.check, f.place, f.seen))
-		return;
-	/* No worker has life 0: the cell is damaged. */
-	enum doctor_life is = life == 0 ? LIFE_LOST : doctor_life(d, life);
-	if (is == LIFE_OF_SLOT)
-		return;
-	f.more = is;
-	if (is == LIFE_LOST) {
-		doctor_suspect(d, &f, what, "is held by worker %" PRIu32 ", who is dead and in no slot: nobody reaps it", life);
-		return;
-	}
-	f.repair = NULL;
-	f.remedy = STRAY_REMEDY;
-	doctor_suspect(d, &f, what, "is held by worker %" PRIu32 ", who lives and is in no slot: its slot was damaged", life);
-}
-
 static void look_at_permits(struct doctor *d, const struct state *state)
 {
 	struct finding f = {.check = CHECK_PERMITS_HOLDER, .repair = give_permit_back, .remedy = "give the permit back"};
@@ -92,7 +69,7 @@ static void look_at_permits(struct doctor *d, const struct state *state)
 	for (f.place = 0; f.place < d->map->dims.permits; f.place++) {
 		f.seen = doctor_load(map_permit(d->map, state, f.place));
 		if (f.seen != 0)
-			look_at_cell(d, &f, "permit", permit_life(f.seen));
+			doctor_look_at_holder(d, &f, "permit", permit_life(f.seen));
 	}
 }
 
@@ -103,7 +80,7 @@ static void look_at_queue(struct doctor *d, const struct state *state)
 	for (f.place = 0; f.place < d->map->dims.waiting; f.place++) {
 		f.seen = doctor_load(&map_waiting(d->map, state)[f.place]);
 		if (f.seen != 0)
-			look_at_cell(d, &f, "waiting", permit_life(f.seen));
+			doctor_look_at_holder(d, &f, "waiting", permit_life(f.seen));
 	}
 }
 
@@ -128,7 +105,7 @@ static void look_at_lease(struct doctor *d, const struct state *state, uint32_t 
 	if (f.seen == 0)
 		return;
 	if (probe_life(f.seen) != GHOST_LIFE)
-		look_at_cell(d, &f, "probe", probe_life(f.seen));
+		doctor_look_at_holder(d, &f, "probe", probe_life(f.seen));
 	f.check = CHECK_PROBES_GHOST;
 	if (probe_life(f.seen) == GHOST_LIFE && d->map->predecessor == 0)
 		doctor_suspect(d, &f, "probe", "is of a segment before this one, and there was none");
@@ -156,11 +133,13 @@ static void look_at_shard(struct doctor *d, const struct state *state, uint32_t 
 		return;
 	}
 	f.check = CHECK_SHARDS_OWNER;
-	look_at_cell(d, &f, "shard", (uint32_t)f.seen);
+	doctor_look_at_holder(d, &f, "shard", (uint32_t)f.seen);
 }
 
-void doctor_look_at_holders(struct doctor *doctor, struct state *state)
+void doctor_look_at_holders(struct doctor *doctor)
 {
+	const struct state *state = map_state(doctor->map, doctor->resource);
+
 	look_at_permits(doctor, state);
 	look_at_queue(doctor, state);
 	for (uint32_t i = 0; i < PROBES_LIMIT; i++)

@@ -24,8 +24,7 @@
 #include "words.h"
 #include "worker.h"
 
-#define PID_MOST  (UINT64_C(1) << 22) /* the kernel's PID_MAX_LIMIT */
-#define FUTURE_MS 10000u              /* coarse clocks of two processors may differ by a tick; this is much more */
+#define PID_MOST (UINT64_C(1) << 22) /* the kernel's PID_MAX_LIMIT */
 
 /* ---- repairs ---- */
 
@@ -99,7 +98,7 @@ static void look_at_identity(struct doctor *d, const struct inspect_worker *work
 		return;
 	f.more = pid ^ registered_ms << 23;
 	f.remedy = "restart that worker: only what is shown of it is wrong";
-	if (pid == 0 || pid > PID_MOST || registered_ms > clock_coarse_ms(d->map) + FUTURE_MS)
+	if (pid == 0 || pid > PID_MOST || registered_ms > clock_coarse_ms(d->map) + DOCTOR_FUTURE_MS)
 		doctor_suspect(d, &f, "slot", "worker %" PRIu32 " says pid %" PRIu64 ", registered at %" PRIu64 " ms: that cannot be",
 		               worker->life, pid, registered_ms);
 	if (pid == 0 || pid > PID_MOST || !worker->same_namespace || kill((pid_t)pid, 0) == 0 || errno != ESRCH)

@@ -31,14 +31,16 @@
 #include <string.h>
 #include <time.h>
 
+#include "bounds.h"
 #include "chars.h"
 #include "clock.h"
 #include "policy.h"
 #include "worker.h"
 
-#define SOON_MS 100u
-#define TURN_MS 4000u /* rescd needs two turns of a second for some; a loaded host may be late */
-#define LOOKS   3u    /* at least */
+#define SOON_MS       100u
+#define TURN_MS       4000u /* rescd needs two turns of a second for some; a loaded host may be late */
+#define LOOKS         3u    /* at least */
+#define PAUSE_MOST_MS UINT64_C(200)
 /* Nobody is in charge when no rescd was there all the time. A restart of rescd is shorter than this. */
 #define TURN_WITHOUT_RESCD_PART 4u
 
@@ -300,11 +302,12 @@ static bool is_certain(const struct doctor *d)
 	return true;
 }
 
-static void pause_between_looks(unsigned looks)
+/* What moves is gone after an instant, mostly; what stands is looked at now and then. */
+static void pause_between_looks(const struct doctor *d)
 {
-	const long longest_ms = 200;
-	long ms = 10L << (looks < 8 ? looks : 8);
-	const struct timespec pause = {.tv_nsec = (ms < longest_ms ? ms : longest_ms) * 1000000};
+	const uint64_t longest_ms = smaller(d->turn_ms / LOOKS, PAUSE_MOST_MS);
+	uint64_t ms = smaller(UINT64_C(10) << smaller(d->look, LOOKS), longest_ms);
+	const struct timespec pause = {.tv_nsec = (long)ms * 1000000};
 
 	nanosleep(&pause, NULL);
 }
@@ -319,7 +322,7 @@ void doctor_examine(struct doctor *doctor)
 	/* After the look: that long, at least, each of them was there. */
 	doctor->began_ns = clock_read_ns(CLOCK_MONOTONIC);
 	while (!is_certain(doctor)) {
-		pause_between_looks(doctor->look);
+		pause_between_looks(doctor);
 		look(doctor);
 		drop_what_is_gone(doctor);
 	}

@@ -45,6 +45,7 @@ resctl_o := $(patsubst %.c,$(B)/%.o,$(wildcard tools/*.c))
 unit_t := $(patsubst %.c,$(B)/%,$(wildcard tests/unit/test_*.c))
 fuzz_t := $(patsubst %.c,$(B)/%,$(wildcard tests/fuzz/fuzz_*.c))
 helper_t := $(patsubst %.c,$(B)/%,$(wildcard tests/system/*.c))
+storm := $(B)/tests/soak/storm
 
 .PHONY: all lib units helpers fuzzers demo check fuzz lint bench install clean packages packages-check
 all: lib $(B)/rescd $(B)/resctl
@@ -82,6 +83,9 @@ $(B)/demo: $(patsubst %.c,$(B)/%.o,$(wildcard examples/demo/*.c)) $(B)/libresc.s
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $(filter %.o,$^) -L$(B) -lresc -Wl,-rpath,'$$ORIGIN' -ljansson -lm
 $(B)/bench: $(patsubst %.c,$(B)/%.o,$(wildcard tests/bench/*.c)) $(B)/libresc.a
+	$(call say,LD,$@)
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ -ljansson -lurcu-bp -lurcu-common -lm
+$(storm): $(patsubst %.c,$(B)/%.o,$(wildcard tests/soak/*.c)) $(B)/libtools.a $(B)/libcommon.a $(B)/libresc.a
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ -ljansson -lurcu-bp -lurcu-common -lm
 $(B)/tests/unit/%: $(B)/tests/unit/%.o $(B)/libtools.a $(B)/libcommon.a $(B)/libresc.a

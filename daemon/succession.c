@@ -61,14 +61,10 @@ static unsigned move_all(const struct map *from, const struct map *to)
 	/* First: no key can begin until they are there. */
 	once_move(from, to, ONCE_LIFE_OF_RESCD);
 	for (uint32_t i = 0; i < states_in_use(from); i++) {
-		struct state *old = map_state(from, i);
-
 		/* One that was retired with callers inside is brought over too; without, its record is free again. */
 		if (!move_is_same(from, to, i))
 			continue;
-		move_words(from, old, to, map_state(to, i));
-		debts += move_permits(from, old, to, map_state(to, i));
-		move_carry(from, old, to, map_state(to, i));
+		debts += move_resource(from, to, i);
 		FAILPOINT("succession.moved_one");
 		states_forget_now_and_then(from, i);
 		states_forget_now_and_then(to, i);

@@ -270,3 +270,14 @@ void move_carry(const struct map *from, struct state *old, const struct map *to,
 	raise_to(&new->throttle_since, atomic_load_explicit(&old->throttle_since, memory_order_relaxed));
 	carry_windows(from, old, to, new);
 }
+
+unsigned move_resource(const struct map *from, const struct map *to, uint32_t index)
+{
+	struct state *old = map_state(from, index);
+	struct state *new = map_state(to, index);
+
+	move_words(from, old, to, new);
+	unsigned debt = move_permits(from, old, to, new);
+	move_carry(from, old, to, new);
+	return debt;
+}

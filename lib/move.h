@@ -16,6 +16,8 @@
 
 /* Has this record the same name in both, retired or not? Indices stay; a name that was dropped makes room for another. */
 bool move_is_same(const struct map *from, const struct map *to, uint32_t index);
+/* All that follows, of a record that is the same in both. Returns the debt that is left. */
+unsigned move_resource(const struct map *from, const struct map *to, uint32_t index);
 /* Moves the words of one resource. On return the new ones count. */
 void move_words(const struct map *from, struct state *old, const struct map *to, struct state *new);
 /* Closes the old permits and lowers the debt. Returns the debt that is left. */

@@ -40,18 +40,13 @@ static struct shard *claim_shard(const struct map *map, struct state *state, uin
 }
 
 /* In a successor: the resource's words are moved before its first call there. */
-static void move_resource(resc *host, const struct map *map, uint32_t index)
+static void move_from_predecessor(resc *host, const struct map *map, uint32_t index)
 {
 	const struct attachment *before = host_predecessor(host);
 
-	if (before == NULL || !move_is_same(&before->map, map, index))
-		return;
-	struct state *old = map_state(&before->map, index);
-	struct state *new = map_state(map, index);
-	move_words(&before->map, old, map, new);
-	move_permits(&before->map, old, map, new);
-	/* So that no counter goes back for who looks here before rescd has carried them. */
-	move_carry(&before->map, old, map, new);
+	/* Counters too: so that none goes back for who looks here before rescd has carried them. */
+	if (before != NULL && move_is_same(&before->map, map, index))
+		move_resource(&before->map, map, index);
 }
 
 static int find_index(const struct attachment *a, const char *name)
@@ -134,7 +129,7 @@ static int build_view(struct resc_resource *resource, struct attachment *a, stru
 
 	if (index < 0)
 		return index;
-	move_resource(resource->host, &a->map, (uint32_t)index);
+	move_from_predecessor(resource->host, &a->map, (uint32_t)index);
 	unsigned tag = breaker_tag(atomic_load_explicit(&map_state(&a->map, (uint32_t)index)->breaker, memory_order_acquire));
 	if (tag == TAG_EMPTY)
 		return -EAGAIN; /* a successor that we cannot fill */

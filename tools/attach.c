@@ -2,6 +2,8 @@
 /*
  * Why this exists: whoever asks resctl asks about the segment that the workers use now. The name of an instance leads there, except in
  * the short time while rescd replaces a segment by a larger one: then the old one says which is its successor, and that is followed.
+ * Where rescd has died in the middle of that, the successor may be without the states and counters that belong in it: then they are moved
+ * here, as every worker does for the resources that it calls. Who may not write sees what is there.
  * A successor that is not there means that two faults met; then the numbers of the old segment would be stale, and are not shown.
  *
  * Where there is nothing to attach to, the message says what would help, and which instances there are.
@@ -17,6 +19,7 @@
 
 #include "error.h"
 #include "format.h"
+#include "move.h"
 #include "policy.h"
 #include "resctl.h"
 
@@ -36,6 +39,22 @@ static int open_once(struct map *map, const char *instance, uint64_t generation,
 	return map_open(map, path, access, err);
 }
 
+/* From the segment at the name of that generation (0: of the instance) to the one that supersedes it. */
+static void move_states(const char *instance, uint64_t from, uint64_t to)
+{
+	struct map old, new;
+
+	if (open_once(&old, instance, from, MAP_WORKER, NULL) < 0)
+		return;
+	if (open_once(&new, instance, to, MAP_WORKER, NULL) == 0) {
+		for (uint32_t i = 0; superseded_by(&old) == new.generation &&i < old.dims.resources; i++)
+			if (move_is_same(&old, &new, i))
+				move_resource(&old, &new, i);
+		map_close(&new);
+	}
+	map_close(&old);
+}
+
 int open_current(struct map *map, const char *instance, enum map_access access, struct resc_error *err)
 {
 	const struct timespec pause = {0, 2000000};
@@ -51,6 +70,7 @@ int open_current(struct map *map, const char *instance, enum map_access access, 
 			if (next == 0)
 				return 0;
 			map_close(map);
+			move_states(instance, wanted, next);
 			continue;
 		}
 		/* The successor has just got the name of the instance, or it is gone: look again from there. */

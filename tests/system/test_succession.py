@@ -174,6 +174,23 @@ def test_rescd_killed_at_each_step_and_restarted_goes_on(host, point):
 
 @needs_points
 @pytest.mark.parametrize("point", POINTS)
+def test_operators_see_states_and_counters_wherever_rescd_died(host, point):
+    rescd = host(CONFIG)
+    arrange(rescd)
+    before = {name: rescd.show(name) for name in CONFIG["resources"]}
+    rescd.restart(env={"RESC_FAILPOINT": point + "=kill"})
+    rescd.write_config(larger())
+    rescd.ctl("reload", code=3)
+    assert rescd.died() == -9
+    # No worker calls, and nobody has repaired anything.
+    for name, was in before.items():
+        seen = rescd.show(name)
+        assert (seen["state"], seen["counters"], seen["window"]) == (was["state"], was["counters"], was["window"])
+        assert (seen["probes"]["out"], seen["retry"]) == (was["probes"]["out"], was["retry"])
+
+
+@needs_points
+@pytest.mark.parametrize("point", POINTS)
 def test_killed_at_each_step_again_and_again_it_still_goes_on(host, point):
     """Each restart dies at the same step of what it resumes; the first that may live ends it."""
     rescd = host(CONFIG)

@@ -29,6 +29,7 @@
 #include "control.h"
 #include "error.h"
 #include "event.h"
+#include "failpoint.h"
 #include "instance.h"
 #include "log.h"
 #include "loop.h"
@@ -371,17 +372,32 @@ static void signal_ready(void *arg, uint32_t events)
 	loop_stop(&d->loop);
 }
 
-static int watch_signals(struct rescd *d)
+static sigset_t awaited_signals(void)
 {
 	sigset_t set;
-	int fd, r;
 
 	sigemptyset(&set);
 	sigaddset(&set, SIGHUP);
 	sigaddset(&set, SIGTERM);
 	sigaddset(&set, SIGINT);
+	return set;
+}
+
+/* The first thing of all: whoever has written a new configuration does not know whether we have started already, and his SIGHUP must not be
+ * our end. What comes before we listen is done then. */
+static void block_signals(void)
+{
+	const sigset_t set = awaited_signals();
+
 	sigprocmask(SIG_BLOCK, &set, NULL);
 	signal(SIGPIPE, SIG_IGN);
+}
+
+static int watch_signals(struct rescd *d)
+{
+	const sigset_t set = awaited_signals();
+	int fd, r;
+
 	d->signals = (struct watch){.fd = -1, .ready = signal_ready, .arg = d};
 	fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 	if (fd < 0)
@@ -570,10 +586,12 @@ int main(int argc, char **argv)
 
 	/* Assigned: a definition of ours would be hidden from argp, by -fvisibility. */
 	argp_program_version = "rescd " RESC_VERSION_STRING;
+	block_signals();
 	argp_err_exit_status = 2;
 	argp_parse(&argp, argc, argv, 0, NULL, &context.options);
 	log_setup(context.options.verbose);
 	raise_limits();
+	FAILPOINT("start.loading");
 	if (load_first(&context) < 0)
 		return 1;
 	return serve(&context);

@@ -77,6 +77,11 @@ def option_words(deadline_ms=None, retry=False, upstream=False, flags=0, **optio
     return ["%s=%s" % item for item in options.items() if item[1] is not None]
 
 
+def is_stopped(pid):
+    with open("/proc/%d/stat" % pid, encoding="utf-8") as file:
+        return file.read().rsplit(")", 1)[1].split()[0] == "T"
+
+
 def as_hex(text):
     return (text.encode() if isinstance(text, str) else bytes(text)).hex() or "-"
 
@@ -253,8 +258,7 @@ class Worker(Speaker):
         self.process.send_signal(number)
 
     def is_stopped(self):
-        with open("/proc/%d/stat" % self.process.pid, encoding="utf-8") as file:
-            return file.read().rsplit(")", 1)[1].split()[0] == "T"
+        return is_stopped(self.process.pid)
 
     def until_stopped(self):
         """A SIGCONT that comes before the stop is lost, and a SIGSTOP takes a moment."""

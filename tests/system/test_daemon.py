@@ -7,7 +7,7 @@ import subprocess
 import time
 
 import pytest
-from harness import RESCD, SHM, Rescd, may, steady, until
+from harness import RESCD, SHM, Rescd, is_stopped, may, steady, until
 
 BUSY = {"resources": {
     "payments": {"breaker": {"failure_rate": 0.9, "min_calls": 1000000}, "bulkhead": {"limit": 64},
@@ -165,6 +165,19 @@ def test_SIGHUP_loads_the_configuration_again(host):
     rescd.write_config({"resources": {"payments": {"bulkhead": {"limit": 5}}}})
     rescd.process.send_signal(signal.SIGHUP)
     until(lambda: rescd.show("payments")["permits"]["limit"] == 5, what="the new limit")
+    assert rescd.process.poll() is None
+
+
+@pytest.mark.skipif(os.environ.get("RESC_VARIANT") == "release", reason="needs failpoints")
+def test_SIGHUP_that_comes_before_it_listens_is_not_its_end(host):
+    rescd = host({"resources": {"payments": {"bulkhead": {"limit": 4}}}})
+    rescd.kill()
+    rescd.spawn(env={"RESC_FAILPOINT": "start.loading=stop"})
+    until(lambda: is_stopped(rescd.process.pid), what="rescd is stopped before it has loaded anything")
+    rescd.process.send_signal(signal.SIGHUP)
+    rescd.process.send_signal(signal.SIGCONT)
+    until(lambda: any("READY=1" in m for m in rescd.drain()) or rescd.process.poll() is not None, what="rescd is ready")
+    until(lambda: rescd.process.poll() is not None or rescd.log().count("loaded ") == 1, what="loaded again")
     assert rescd.process.poll() is None
 
 

@@ -8,7 +8,7 @@ import signal
 import subprocess
 
 import pytest
-from harness import RESCTL, metric, until
+from harness import RESCTL, is_stopped, metric, until
 
 CONFIG = {"resources": {"payments": {"breaker": {"consecutive": 5}, "bulkhead": {"limit": 4}},
                         "paypal": {"breaker": {}}, "stock": {"breaker": {}}}}
@@ -292,7 +292,7 @@ def test_a_stale_heartbeat_and_a_dead_daemon_are_shown(host):
     rescd = host(CONFIG)
     assert rescd.snapshot()["daemon"]["status"] == "running"
     rescd.process.send_signal(signal.SIGSTOP)
-    until(lambda: open("/proc/%d/stat" % rescd.process.pid, encoding="utf-8").read().rsplit(")", 1)[1].split()[0] == "T")
+    until(lambda: is_stopped(rescd.process.pid))
     rescd.advance("1m")
     assert rescd.snapshot()["daemon"]["status"] == "silent"
     assert "silent" in rescd.ctl("list").stdout and "heartbeat 1m" in rescd.ctl("list").stdout

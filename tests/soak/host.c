@@ -167,6 +167,28 @@ void host_start(struct host *host)
 	host->starts++;
 }
 
+/* A program cannot do anything about a signal that comes before its first step: then it reads the new file anyway. */
+static bool has_begun(pid_t pid)
+{
+	char path[64], line[256];
+	unsigned long long blocked = 0;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+	FILE *f = fopen(path, "r");
+	while (f != NULL && fgets(line, sizeof(line), f) != NULL)
+		if (sscanf(line, "SigBlk: %llx", &blocked) == 1)
+			break;
+	if (f != NULL)
+		fclose(f);
+	return (blocked >> (SIGHUP - 1) & 1) != 0;
+}
+
+void host_hang_up(const struct host *host)
+{
+	if (host->rescd > 0 && has_begun(host->rescd))
+		kill(host->rescd, SIGHUP);
+}
+
 static pid_t start_resctl(const char *const *words, const char *output)
 {
 	char *all[16] = {"resctl", "--instance", storm.instance};

@@ -99,6 +99,11 @@ static uint64_t sum_of_calls(void)
 	return sum;
 }
 
+static uint64_t forks(void)
+{
+	return atomic_load_explicit(&storm.shared->forks, memory_order_relaxed);
+}
+
 void report_progress(const struct report *report)
 {
 	struct deaths deaths = accounts_deaths();
@@ -139,7 +144,7 @@ static void print_page(const struct report *r, const char *doctor)
 	       (unsigned long long)deaths.inside_an_operation, (unsigned long long)deaths.with_permits, (unsigned long long)sum_of_calls());
 	printf("  and %llu stops, %llu reloads, %llu removals of the segment, %llu larger tables, %llu forks\n",
 	       (unsigned long long)r->stops, (unsigned long long)r->reloads, (unsigned long long)r->removals,
-	       (unsigned long long)r->growths, (unsigned long long)r->forks);
+	       (unsigned long long)r->growths, (unsigned long long)forks());
 	printf("enter and leave of the others\n");
 	print_latencies("while kills go on", true);
 	print_latencies("in between", false);
@@ -180,7 +185,7 @@ static void print_json(const struct report *r, const char *doctor)
 	                             "died_inside_an_operation", (json_int_t)deaths.inside_an_operation, "died_with_permits",
 	                             (json_int_t)deaths.with_permits, "others", "stops", (json_int_t)r->stops, "reloads",
 	                             (json_int_t)r->reloads, "removals", (json_int_t)r->removals, "growths", (json_int_t)r->growths,
-	                             "forks", (json_int_t)r->forks, "quiet_points", (json_int_t)r->quiet_points, "doctor", doctor);
+	                             "forks", (json_int_t)forks(), "quiet_points", (json_int_t)r->quiet_points, "doctor", doctor);
 
 	json_object_set_new(document, "latency_in_storm", json_latencies(true));
 	json_object_set_new(document, "latency_in_calm", json_latencies(false));

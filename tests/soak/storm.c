@@ -177,6 +177,19 @@ static void look_for_the_dead(void)
 
 /* ---- workers ---- */
 
+/* What a process says to people goes to a file of the run. */
+static void speak_into(const char *name)
+{
+	char path[128];
+
+	snprintf(path, sizeof(path), "%s/%s", storm.directory, name);
+	int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+	if (fd >= 0)
+		dup2(fd, STDERR_FILENO);
+	if (fd >= 0)
+		close(fd);
+}
+
 static void spawn(uint32_t i)
 {
 	struct actor *a = &storm.shared->actors[i];
@@ -195,6 +208,7 @@ static void spawn(uint32_t i)
 			_exit(0);
 		if (reader.base != NULL)
 			map_close(&reader);
+		speak_into("workers.log");
 		actor_run(i, incarnation);
 	}
 	if (pid < 0)
@@ -504,13 +518,15 @@ static bool wait_for(bool (*condition)(void), const char *what)
 
 static void hit_workers(uint32_t draw)
 {
-	/* One; seldom several at the same moment. */
-	uint32_t many = draw % 16 == 0 ? 2 + draw / 16 % 4 : 1;
+	/* One; seldom several at the same moment, or all. */
+	uint32_t many = draw % 512 == 0 ? storm.workers : draw % 16 == 0 ? 2 + draw / 16 % 4 : 1;
 
 	for (uint32_t n = 0; n < many; n++) {
 		uint32_t i = random_below(&dice, storm.workers);
 		uint64_t delay = random_below(&dice, 3000);
-		if (random_below(&dice, 4) == 0)
+		if (many == storm.workers)
+			kill_worker(n);
+		else if (random_below(&dice, 4) == 0)
 			kill_worker(i);
 		else
 			aim_at_worker(i, delay);
@@ -525,6 +541,7 @@ static void stop_worker(uint32_t draw)
 
 	if (atomic_load_explicit(&storm.shared->actors[i].doomed, memory_order_seq_cst))
 		return;
+	atomic_fetch_add_explicit(&storm.shared->actors[i].stops, 1, memory_order_seq_cst);
 	kill((pid_t)pid, SIGSTOP);
 	later(length, draw % 3 == 0 ? LATER_KILL_WORKER : LATER_CONTINUE_WORKER, i, pid);
 	report.stops++;
@@ -540,8 +557,7 @@ static void reload(uint32_t draw)
 		operate((const char *const[]){"reload", NULL}, draw % 2 == 0 ? random_below(&dice, 6000) * UINT64_C(1000) + 1 : 0);
 		return;
 	}
-	if (host.rescd > 0)
-		kill(host.rescd, SIGHUP);
+	host_hang_up(&host);
 	happened("configuration %u, SIGHUP", host.variant);
 }
 
@@ -613,14 +629,30 @@ static bool rescd_is_ready(void)
 	return host_is_ready(&host);
 }
 
-/* Somebody removes the name of the segment. rescd puts it back; two faults at once (rescd is killed before it does) are not survived, as
- * its manual says. */
+/* Nobody is in a former segment any more. */
+static bool all_have_followed(void)
+{
+	const struct map *map = current_segment();
+
+	for (uint32_t i = 0; map != NULL && i < 2 * storm.workers; i++) {
+		const struct actor *a = &storm.shared->actors[i];
+		uint32_t phase = atomic_load_explicit(&a->phase, memory_order_seq_cst) & 0xff;
+		if (phase >= ACTOR_RUNNING && atomic_load_explicit(&a->segment, memory_order_seq_cst) != map->generation)
+			return false;
+	}
+	return map != NULL;
+}
+
+/* Somebody removes the name of the segment. rescd puts it back. Two faults at once are not survived without a trace, as its manual says:
+ * rescd that is killed before it does; or a worker that did not yet hear of the segment before, and finds none when it looks for the next.
+ */
 static void remove_segment(void)
 {
 	char path[MAP_PATH_SIZE];
 
 	if (host.rescd <= 0 || host.stopped || rescd_shall_end || !rescd_is_ready())
 		return;
+	wait_for(all_have_followed, "all workers are in the current segment");
 	happened("remove the segment");
 	map_path(path, storm.instance, 0);
 	unlink(path);
@@ -667,8 +699,7 @@ static void grow(void)
 	host.grown++;
 	host_configure(&host);
 	report.growths++;
-	if (host.rescd > 0)
-		kill(host.rescd, SIGHUP);
+	host_hang_up(&host);
 	happened("larger tables: %u", host.grown);
 }
 
@@ -771,7 +802,7 @@ static void quiet_point(void)
 
 	atomic_store_explicit(&storm.shared->storm, false, memory_order_seq_cst);
 	run_timers(true);
-	bool disturbed = host.rescd <= 0 || rescd_shall_end || host.disturbed_ns + 1000 * MS > asked_ns;
+	bool disturbed = host.rescd <= 0 || rescd_shall_end || host.disturbed_ns + 200 * MS > asked_ns;
 	host.down_until_ns = 0;
 	pause_workers(2);
 	wait_for(operators_are_gone, "resctl ends");
@@ -814,7 +845,6 @@ static void volley(void)
 			grow();
 		live_until(now_ns() + random_below(&dice, 10000) * UINT64_C(1000));
 	}
-	live_until(now_ns() + 20 * MS);
 	atomic_store_explicit(&storm.shared->storm, false, memory_order_seq_cst);
 }
 
@@ -822,8 +852,8 @@ static void all_volleys(void)
 {
 	while (!is_over()) {
 		for (unsigned i = 0; i < VOLLEYS && !is_over(); i++) {
-			volley();
 			live_until(now_ns() + CALM_NS);
+			volley();
 		}
 		if (!failed())
 			quiet_point();
@@ -1054,7 +1084,6 @@ int main(int argc, char **argv)
 	wait_for(rescd_is_ready, "rescd is ready");
 	for (uint32_t i = 0; i < storm.workers; i++)
 		spawn(i);
-	live_until(now_ns() + CALM_NS);
 	all_volleys();
 	if (!failed())
 		wind_up();

@@ -87,8 +87,8 @@ struct actor {
 	_Atomic uint32_t life; /* in the segment that its last call was in */
 	_Atomic uint64_t segment;
 	_Atomic uint32_t pending;
-	_Atomic uint32_t once_key; /* number + 1 of the key that it works on */
-	_Atomic uint64_t agains;   /* calls that said -EAGAIN */
+	_Atomic uint32_t stops;  /* how often the driver has stopped it: then its clock says nothing about the call */
+	_Atomic uint64_t agains; /* calls that said -EAGAIN */
 	_Atomic uint64_t calls;
 	/* {changes:32, generation:16, how many:16}: calls inside, and probes out. changes: so that two equal looks mean that nothing was
 	 * given back in between. */
@@ -100,10 +100,10 @@ struct actor {
 	_Atomic uint64_t latency[2][LATENCY_PLACES];
 };
 
-/* Who works on an idempotency key: {actor + 1:16, incarnation:24, done:1}, and which key the place stands for. */
+/* An idempotency key of the last seconds. */
 struct key_place {
-	_Atomic uint64_t number;
-	_Atomic uint64_t owner;
+	_Atomic uint64_t number;  /* which one; a newer one takes the place over */
+	_Atomic uint64_t owner;   /* who was told that it is the first: {actor + 1:32, incarnation:32}, or 0 */
 	_Atomic uint64_t done_ns; /* when its answer was stored; 0: it was not */
 };
 
@@ -116,6 +116,7 @@ struct shared {
 	_Atomic uint32_t most[RESOURCES]; /* calls inside at once, by the largest limit that may be in force; 0: not known */
 	_Atomic uint32_t failing_ppm[RESOURCES];
 	_Atomic uint64_t next_key;
+	_Atomic uint64_t forks;
 	char complaint[512];
 	struct key_place keys[KEYS];
 	struct actor actors[ACTORS_MAX];
@@ -173,6 +174,8 @@ struct host {
 };
 void host_configure(struct host *host);
 void host_start(struct host *host);
+/* SIGHUP. */
+void host_hang_up(const struct host *host);
 /* Starts resctl; its pid. Its output goes to a file of the run. */
 pid_t host_resctl(const char *const *words);
 /* The same, and waits: the exit code, or -signal. Its output stands in *output (size bytes) where that is not NULL. */
@@ -207,7 +210,7 @@ uint32_t latency_place(uint64_t ns);
 struct report {
 	uint64_t kills;
 	uint64_t worker_kills, child_kills, rescd_kills, resctl_kills;
-	uint64_t stops, reloads, removals, growths, forks, quiet_points;
+	uint64_t stops, reloads, removals, growths, quiet_points;
 	double seconds;
 	/* ms, sorted when reported */
 	struct samples {

@@ -45,8 +45,16 @@ static void end(void)
 	atomic_store_explicit(&SELF->pending, 0, memory_order_release);
 }
 
-static void note_latency(uint64_t ns)
+static uint32_t stops(void)
 {
+	return atomic_load_explicit(&SELF->stops, memory_order_relaxed);
+}
+
+/* How long a call took, unless we were stopped in it. */
+static void note_latency(uint64_t ns, uint32_t stops_before)
+{
+	if (stops() != stops_before)
+		return;
 	bool in_storm = atomic_load_explicit(&storm.shared->storm, memory_order_relaxed);
 	_Atomic uint64_t *place = &SELF->latency[in_storm][latency_place(ns)];
 
@@ -131,6 +139,7 @@ static unsigned refusal_counter(int answer)
 static int enter(uint32_t r, const resc_options *options, resc_ticket *ticket)
 {
 	begin(OP_ENTER, r, 0);
+	uint32_t stopped = stops();
 	uint64_t started = now_ns();
 	int answer = resc_enter(handles[r], options, ticket);
 	uint64_t took = now_ns() - started;
@@ -147,7 +156,7 @@ static int enter(uint32_t r, const resc_options *options, resc_ticket *ticket)
 		complain("%s: resc_enter said %d: %s", traits[r].name, answer, resc_text(answer));
 	/* Those wait, as their policies say. */
 	if (r != R_PAY && r != R_LEDGER && r != R_MAIL)
-		note_latency(took);
+		note_latency(took, stopped);
 	atomic_store_explicit(&SELF->calls, atomic_load_explicit(&SELF->calls, memory_order_relaxed) + 1, memory_order_relaxed);
 	if (answer != 0)
 		return answer;
@@ -173,6 +182,7 @@ static void leave(uint32_t r, resc_ticket *ticket, enum resc_outcome outcome)
 		hold(&SELF->probing[r], ticket->breaker_generation, -1);
 	hold(&SELF->inside[r], 0, -1);
 	begin(OP_LEAVE, r, outcome);
+	uint32_t stopped = stops();
 	uint64_t started = now_ns();
 	int answer = resc_leave(ticket, outcome);
 	uint64_t took = now_ns() - started;
@@ -181,7 +191,7 @@ static void leave(uint32_t r, resc_ticket *ticket, enum resc_outcome outcome)
 	if (answer == RESC_STALE)
 		add(r, COUNTER_stale);
 	end();
-	note_latency(took);
+	note_latency(took, stopped);
 	if (answer != 0 && answer != RESC_STALE)
 		complain("%s: resc_leave of a living worker's call said %d: %s", traits[r].name, answer, resc_text(answer));
 }
@@ -260,7 +270,7 @@ static void call(uint32_t r, unsigned depth)
 		work();
 		if (depth == 0 && random_below(&seed, 16) == 0)
 			call(random_below(&seed, RESOURCES), 1);
-		if (depth == 0 && random_below(&seed, 2000) == 0)
+		if (depth == 0 && random_below(&seed, 300) == 0)
 			fork_a_child(&ticket);
 		enum resc_outcome outcome = draw_outcome(r);
 		leave(r, &ticket, outcome);
@@ -421,6 +431,7 @@ static void fork_a_child(resc_ticket *held)
 	if (!atomic_compare_exchange_strong_explicit(&a->phase, &none, number << 8 | ACTOR_STARTING, memory_order_seq_cst,
 	                                             memory_order_seq_cst))
 		return;
+	atomic_fetch_add_explicit(&storm.shared->forks, 1, memory_order_relaxed);
 	pid_t pid = fork();
 	if (pid == 0)
 		be_a_child(index, number, held);

@@ -19,6 +19,7 @@
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "config_draft.h"
 #include "config_file.h"
@@ -121,14 +122,16 @@ static int check_metrics(const char *text, struct resc_error *err)
 
 static int check_mode(const char *text, struct resc_error *err)
 {
-	static const char *const modes[] = {"0600", "0640", "0660"};
+	static const char *const modes[] = {"0600", "0640", "0644", "0660", "0664"};
 
 	for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); i++) {
 		if (strcmp(text, modes[i]) == 0 || strcmp(text, modes[i] + 1) == 0)
 			return 0;
 	}
-	return error_set(err, -EINVAL,
-	                 "write \"0600\" (owner only), \"0640\" (the group may look) or \"0660\" (the group may work); others get nothing");
+	return error_set(
+	        err, -EINVAL,
+	        "write \"0600\" (owner only), \"0640\" (the group may look) or \"0660\" (the group may work); \"0644\" and \"0664\" let "
+	        "all others look too; nobody else may write");
 }
 
 /* Where the text of a key of the file goes, and who checks it. */
@@ -414,6 +417,9 @@ static void settle_room(struct parser *parser)
 
 	if (!once)
 		no_effect(parser, KEY_ONCE_KEYS, "a resource that has \"once\"");
+	else if ((config->mode & S_IROTH) != 0)
+		reader_warning(&parser->reader, parser->from[KEY_MODE],
+		               "every user of the host can read the idempotency keys and the answers that are kept with them");
 	if (config->pattern_count == 0) {
 		no_effect(parser, KEY_MADE, "a pattern in resources, such as \"shard-*\"");
 		no_effect(parser, KEY_IDLE, "a pattern in resources, such as \"shard-*\"");

@@ -29,7 +29,7 @@ struct config {
 	char instance[SEGMENT_NAME_SIZE];
 	char group[CONFIG_GROUP_SIZE];     /* "": none */
 	gid_t gid;                         /* of that group; (gid_t)-1: none, or not looked up */
-	mode_t mode;                       /* of the segment: 0600, 0640 or 0660 */
+	mode_t mode;                       /* of the segment: 0600, 0640, 0644, 0660 or 0664 */
 	char metrics[CONFIG_METRICS_SIZE]; /* HOST:PORT, checked; "": no metrics page */
 	char control[CONFIG_CONTROL_SIZE]; /* absolute path of the control socket; "": the default one */
 	uint32_t workers;                  /* that the segment shall have room for */

@@ -50,7 +50,9 @@ const struct key config_keys[KEYS] = {
         [KEY_GROUP] = {"group", BLOCK_FILE, KEY_TEXT, .fallback = "none",
                        .text = "group of the segment and the control socket; its members are workers and operators"},
         [KEY_MODE] = {"mode", BLOCK_FILE, KEY_TEXT, .fallback = "`\"0660\"`",
-                      .text = "mode of the segment: `\"0600\"`, `\"0640\"` (the group may look) or `\"0660\"`; never anything for others"},
+                      .text = "mode of the segment: `\"0600\"`, `\"0640\"` (the group may look) or `\"0660\"`; with `\"0644\"` or "
+                              "`\"0664\"` all others may look "
+                              "too"},
         [KEY_METRICS] = {"metrics", BLOCK_FILE, KEY_TEXT, .fallback = "no page",
                          .text = "where the metrics page is served: `\"127.0.0.1:9464\"`, `\"[::1]:9464\"`; port 0: any; `\"\"`: nowhere"},
         [KEY_CONTROL] = {"control", BLOCK_FILE, KEY_TEXT, .fallback = "from the instance",

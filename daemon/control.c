@@ -12,8 +12,7 @@
  *
  * What it guarantees: no client can hold the daemon up. One line of at most 4 KiB, 16 clients at most, two seconds for each from its
  * connection to its last byte; whatever else comes is answered with an error, or hung up on, and touches nothing. Members of the group
- * cannot keep root out: some places are root's and rescd's own user's alone, and only members have to keep to a number of commands a
- *second.
+ * cannot keep root out: some places are root's and rescd's own user's alone, and only members have a limit of commands a second.
  *
  * The name: the socket has its mode from the moment that it has a name, and nothing here follows a link at that name, so that whoever may
  * write to the directory too cannot have another file's mode or group changed. Whom resctl talks to it sees for itself (control_client.c).

@@ -12,9 +12,11 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <grp.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 
 #include "error.h"
@@ -110,14 +112,36 @@ static void list_instances(char *out, size_t size)
 		closedir(directory);
 }
 
-static void explain(const struct resctl *ctl, int code, const struct resc_error *err)
+/* Who may, by name, and the key of the configuration that lets more people. */
+static void explain_mode(const char *path, enum map_access access)
+{
+	const struct group *group;
+	struct stat st;
+	char name[64];
+
+	if (lstat(path, &st) != 0)
+		return;
+	group = getgrgid(st.st_gid);
+	if (group != NULL)
+		snprintf(name, sizeof(name), "\"%.48s\"", group->gr_name);
+	else
+		snprintf(name, sizeof(name), "%u", (unsigned)st.st_gid);
+	if ((st.st_mode & (access == MAP_READER ? S_IRGRP : S_IWGRP)) != 0)
+		complain("root and the members of group %s may: use sudo, or join the group", name);
+	else
+		complain("root and its owner, uid %u, may: use sudo", (unsigned)st.st_uid);
+	if (access == MAP_READER)
+		complain("\"mode\": \"0664\" in the configuration lets all users look");
+}
+
+static void explain(const struct resctl *ctl, int code, enum map_access access, const struct resc_error *err)
 {
 	char path[MAP_PATH_SIZE], others[400];
 
 	map_path(path, ctl->instance, 0);
-	if (code == -EACCES || code == -EPERM) {
+	if (code == -EACCES) {
 		complain("%s", err->text);
-		complain("root and members of the segment's group may: see ls -l %s, and \"group\" in the configuration", path);
+		explain_mode(path, access);
 		return;
 	}
 	if (code != -ENOENT) {
@@ -139,7 +163,7 @@ int attach(struct resctl *ctl, enum map_access access)
 
 	int r = open_current(&map, ctl->instance, access, &err);
 	if (r < 0) {
-		explain(ctl, r, &err);
+		explain(ctl, r, access, &err);
 		return EXIT_NO_SEGMENT;
 	}
 	detach(ctl);

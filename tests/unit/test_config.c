@@ -1003,12 +1003,12 @@ START_TEST(addresses_of_the_metrics_page)
 }
 END_TEST
 
-START_TEST(modes_give_nothing_to_others)
+START_TEST(no_mode_lets_others_write)
 {
 	char text[64];
 
 	for (unsigned mode = 0; mode <= 07777; mode++) {
-		bool good = mode == 0600 || mode == 0640 || mode == 0660;
+		bool good = mode == 0600 || mode == 0640 || mode == 0644 || mode == 0660 || mode == 0664;
 
 		snprintf(text, sizeof(text), "{\"mode\": \"%04o\", \"resources\": {}}", mode);
 		ck_assert_msg(parse(text) == (good ? 0 : -EINVAL), "%04o", mode);
@@ -1498,7 +1498,7 @@ int main(void)
 	        timeouts_that_are_switched_off_are_none,
 	        no_contradiction_is_made_up_from_a_refused_value,
 	        addresses_of_the_metrics_page,
-	        modes_give_nothing_to_others,
+	        no_mode_lets_others_write,
 	        half_a_file_is_never_accepted,
 	        changed_bytes_are_survived,
 	        places_survive_any_bytes,

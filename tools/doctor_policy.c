@@ -93,7 +93,7 @@ static void look_at_name(struct doctor *d, const struct policy_record *record)
 /* The copy that counts, as it stands there. False: rescd is writing. */
 static bool read_raw(const struct policy_record *record, struct policy *policy, uint64_t *sequence)
 {
-	uint64_t words[POLICY_WORDS];
+	uint64_t words[POLICY_WORDS] = {0};
 
 	*sequence = doctor_load(&record->sequence);
 	for (size_t i = 0; i < POLICY_WORDS; i++)

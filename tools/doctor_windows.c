@@ -75,7 +75,7 @@ static bool will_count(const struct doctor *d, uint64_t bucket, uint16_t generat
 	uint64_t ahead = ((bucket_tag_of(bucket) >> 12) - (window_tag(tick_ms, now, 0) >> 12)) & TICK_MASK;
 
 	return bucket_count(bucket) != 0 && (bucket_tag_of(bucket) & 0xfff) == (generation & 0xfffu) && ahead > 1 &&
-	       ahead <= 2 * WINDOW_RING && ahead * tick_ms > SKEW_MS;
+	       ahead <= UINT64_C(2) * WINDOW_RING && ahead * tick_ms > SKEW_MS;
 }
 
 static void look_at_window(struct doctor *d, struct state *state, uint32_t shard)

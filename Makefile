@@ -6,9 +6,11 @@
 # make bench      what it costs, against baselines measured in the same run
 # make install    PREFIX=/usr/local DESTDIR=
 #
+# make soak       KILLS=10000 SEED=1: the kill storm, long; its short form is a part of make check
 # make fuzz       SECONDS=60 a target; make lint: clang-tidy, cppcheck, clang-format
 #
-# VARIANT: release | test (test clock and failpoints) | asan | tsan (both with the test clock) | fuzz (clang's libFuzzer, see tests/fuzz).
+# VARIANT: release | test (test clock and failpoints) | asan | tsan (both with the test clock) | asan-clock (asan in real time, for the storm)
+#          | fuzz (clang's libFuzzer, see tests/fuzz).
 # CC=clang works. V=1 shows commands.
 
 VERSION := 0.1.0
@@ -30,6 +32,7 @@ OPT_test := -O1 -g -DRESC_TEST_CLOCK
 OPT_clang := -O2 -g
 OPT_clang-test := -O1 -g -DRESC_TEST_CLOCK
 OPT_asan := -O1 -g -DRESC_TEST_CLOCK -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
+OPT_asan-clock := $(filter-out -DRESC_TEST_CLOCK,$(OPT_asan))
 OPT_tsan := -O1 -g -DRESC_TEST_CLOCK -fsanitize=thread
 OPT_fuzz := $(OPT_asan) -fsanitize=fuzzer-no-link -fsanitize-ignorelist=tests/fuzz/ubsan.ignore
 SAN := $(filter -fsanitize=%,$(OPT_$(VARIANT)))
@@ -47,12 +50,13 @@ fuzz_t := $(patsubst %.c,$(B)/%,$(wildcard tests/fuzz/fuzz_*.c))
 helper_t := $(patsubst %.c,$(B)/%,$(wildcard tests/system/*.c))
 storm := $(B)/tests/soak/storm
 
-.PHONY: all lib units helpers fuzzers demo check fuzz lint bench install clean packages packages-check
+.PHONY: all lib units helpers fuzzers storm demo check fuzz soak lint bench install clean packages packages-check
 all: lib $(B)/rescd $(B)/resctl
 lib: $(B)/libresc.so $(B)/libresc.a
 units: $(unit_t)
 helpers: $(helper_t)
 fuzzers: $(fuzz_t)
+storm: $(storm)
 
 $(B)/%.o: %.c
 	$(call say,CC,$<)
@@ -144,6 +148,11 @@ lint: packages-check
 # SECONDS a target.
 fuzz: packages-check
 	$(Q)tests/fuzz/run --seconds $(or $(SECONDS),60)
+
+# Against VARIANT; without SEED another schedule each time. The seed is said first, and replays.
+soak: packages
+	$(Q)$(MAKE) --no-print-directory all storm
+	$(Q)$(storm) --kills $(or $(KILLS),10000) $(if $(SEED),--seed $(SEED)) $(SOAKFLAGS)
 
 bench: packages
 	$(Q)$(MAKE) --no-print-directory VARIANT=release all build/release/bench

@@ -171,13 +171,13 @@ void host_start(struct host *host)
 static bool has_begun(pid_t pid)
 {
 	char path[64], line[256];
-	unsigned long long blocked = 0;
+	uint64_t blocked = 0;
 
 	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
 	FILE *f = fopen(path, "r");
 	while (f != NULL && fgets(line, sizeof(line), f) != NULL)
-		if (sscanf(line, "SigBlk: %llx", &blocked) == 1)
-			break;
+		if (strncmp(line, "SigBlk:", 7) == 0)
+			blocked = strtoull(line + 7, NULL, 16);
 	if (f != NULL)
 		fclose(f);
 	return (blocked >> (SIGHUP - 1) & 1) != 0;

@@ -30,7 +30,7 @@
 
 #define MS          UINT64_C(1000000)
 #define PATIENCE_NS (20000 * MS) /* a machine that is loaded may take long, a fault takes for ever */
-#define RIGHT_NS    (5000 * MS)  /* "within a second", with the same in mind */
+#define RIGHT_NS    (1500 * MS)  /* "within a second", with the same in mind */
 #define VOLLEY      100u         /* kills between two calms */
 #define CALM_NS     (300 * MS)
 #define VOLLEYS     3u /* between two quiet points */
@@ -127,9 +127,9 @@ static const struct map *current_segment(void)
 /* ---- those who died, until nothing of them is left ---- */
 
 static struct mourned {
-	uint32_t life;
 	uint64_t segment;
 	uint64_t killed_ns;
+	uint32_t life;
 	bool without_rescd;
 } mourned[MOURNED];
 static unsigned mourned_count;
@@ -142,7 +142,8 @@ static void mourn(uint32_t index)
 
 	if (life == 0 || mourned_count == MOURNED || killed_ns[index] == 0)
 		return;
-	mourned[mourned_count++] = (struct mourned){life, atomic_load_explicit(&a->segment, memory_order_relaxed), killed_ns[index], false};
+	mourned[mourned_count++] = (struct mourned){
+	        .segment = atomic_load_explicit(&a->segment, memory_order_relaxed), .killed_ns = killed_ns[index], .life = life};
 }
 
 static bool is_registered(const struct map *map, uint32_t life)
@@ -319,8 +320,8 @@ static void worker_died(uint32_t i, int status)
 /* ---- rescd and operators ---- */
 
 static struct operator_ {
-	pid_t pid;
 	uint64_t kill_ns; /* 0: not at all */
+	pid_t pid;
 	bool killed;
 	bool is_doctor; /* who examines, and must find nothing, whatever goes on */
 } operators[OPERATORS];

@@ -160,7 +160,7 @@ __attribute__((format(printf, 1, 2))) void complain(const char *format, ...);
 __attribute__((format(printf, 1, 2))) void happened(const char *format, ...);
 
 /* worker.c */
-_Noreturn void actor_run(uint32_t index, uint32_t incarnation);
+_Noreturn void actor_run(uint32_t index, uint32_t number);
 
 /* host.c: rescd, its configuration, resctl */
 struct host {

@@ -22,6 +22,7 @@ static uint64_t seed;
 static resc *host;
 static resc_resource *handles[RESOURCES];
 static bool is_child;
+static uint32_t calls_left = UINT32_MAX;
 
 /* ---- the account ---- */
 
@@ -255,28 +256,107 @@ static resc_options draw_options(void)
 	return options;
 }
 
-static void fork_a_child(resc_ticket *held);
+/* ---- attaching ---- */
+
+/* A view that is shared. A private one is closed and opened again: its calls would be in nobody's account. */
+static void open_host(void)
+{
+	struct resc_error err;
+	struct resc_status status;
+
+	for (;;) {
+		if (host == NULL)
+			host = resc_open(storm.instance, &err);
+		if (host == NULL)
+			complain("resc_open: %s", err.text);
+		if (resc_status(host, &status) == 0 && status.mode == RESC_SHARED)
+			break;
+		resc_close(host);
+		host = NULL;
+		memset(handles, 0, sizeof(handles));
+		sleep_us(2000);
+	}
+	learn_life();
+}
+
+/* ---- children ---- */
+
+static void be_a_child(uint32_t index, uint32_t number, const resc_ticket *held)
+{
+	struct actor *a = &storm.shared->actors[index];
+	uint32_t starting = number << 8 | ACTOR_STARTING;
+	resc_ticket copy = *held;
+
+	self = index;
+	incarnation = number;
+	is_child = true;
+	atomic_store_explicit(&a->pid, (int)getpid(), memory_order_seq_cst);
+	/* The driver may have given up on us: a parent that died in the middle of a fork. */
+	if (!atomic_compare_exchange_strong_explicit(&a->phase, &starting, number << 8 | ACTOR_RUNNING, memory_order_seq_cst,
+	                                             memory_order_seq_cst))
+		_exit(0);
+	seed ^= UINT64_C(0x5bd1e995) * (index + 1);
+	int answer = resc_leave(&copy, RESC_OK);
+	if (answer != -ESTALE)
+		complain("a child that left its parent's call was told %d", answer);
+	calls_left = 20 + random_below(&seed, 400);
+	open_host();
+}
+
+/* A fork in the middle of a call. True in the child: it is a worker of its own, until it has made some calls, or is killed. */
+static bool fork_a_child(const resc_ticket *held)
+{
+	uint32_t index = storm.workers + self;
+	struct actor *a = &storm.shared->actors[index % ACTORS_MAX];
+	uint32_t none = atomic_load_explicit(&a->phase, memory_order_seq_cst);
+
+	if (is_child || (none & 0xff) != ACTOR_FREE)
+		return false;
+	uint32_t number = (none >> 8) + 1;
+	atomic_store_explicit(&a->pid, 0, memory_order_seq_cst);
+	if (!atomic_compare_exchange_strong_explicit(&a->phase, &none, number << 8 | ACTOR_STARTING, memory_order_seq_cst,
+	                                             memory_order_seq_cst))
+		return false;
+	atomic_fetch_add_explicit(&storm.shared->forks, 1, memory_order_relaxed);
+	pid_t pid = fork();
+	if (pid == 0)
+		be_a_child(index, number, held);
+	else if (pid < 0)
+		atomic_store_explicit(&a->phase, number << 8 | ACTOR_FREE, memory_order_seq_cst);
+	return pid == 0;
+}
+
+/* ---- whole calls ---- */
+
+/* Another call inside a call. */
+static void call_inside(uint32_t r)
+{
+	resc_options options = draw_options();
+	resc_ticket ticket;
+
+	if (handles[r] == NULL || enter(r, &options, &ticket) != 0)
+		return;
+	work();
+	leave(r, &ticket, draw_outcome(r));
+}
 
 /* A call, with its retries, and now and then with another inside it, or a fork. */
-static void call(uint32_t r, unsigned depth)
+static void call(uint32_t r)
 {
 	resc_retry_plan plan = RESC_RETRY_INIT;
 	resc_options options = draw_options();
 	resc_ticket ticket;
 
-	while (handles[r] != NULL) {
-		if (enter(r, &options, &ticket) != 0)
-			return;
+	while (enter(r, &options, &ticket) == 0) {
 		work();
-		if (depth == 0 && random_below(&seed, 16) == 0)
-			call(random_below(&seed, RESOURCES), 1);
-		if (depth == 0 && random_below(&seed, 300) == 0)
-			fork_a_child(&ticket);
+		if (random_below(&seed, 16) == 0)
+			call_inside(random_below(&seed, RESOURCES));
+		/* The call is the parent's. */
+		if (random_below(&seed, 300) == 0 && fork_a_child(&ticket))
+			return;
 		enum resc_outcome outcome = draw_outcome(r);
 		leave(r, &ticket, outcome);
-		if (outcome != RESC_FAIL && outcome != RESC_TIMEOUT)
-			return;
-		if (ask_for_retry(r, &plan, outcome) != 0)
+		if ((outcome != RESC_FAIL && outcome != RESC_TIMEOUT) || ask_for_retry(r, &plan, outcome) != 0)
 			return;
 		options.flags |= RESC_RETRY;
 	}
@@ -392,53 +472,6 @@ static void once(void)
 	end_key(r, place, &ticket, number);
 }
 
-/* ---- children ---- */
-
-_Noreturn static void run(uint32_t calls);
-
-_Noreturn static void be_a_child(uint32_t index, uint32_t parents, resc_ticket *held)
-{
-	struct actor *a = &storm.shared->actors[index];
-	uint32_t starting = parents << 8 | ACTOR_STARTING;
-
-	self = index;
-	incarnation = parents;
-	is_child = true;
-	atomic_store_explicit(&a->pid, (int)getpid(), memory_order_seq_cst);
-	/* The driver may have given up on us: a parent that died in the middle of a fork. */
-	if (!atomic_compare_exchange_strong_explicit(&a->phase, &starting, parents << 8 | ACTOR_RUNNING, memory_order_seq_cst,
-	                                             memory_order_seq_cst))
-		_exit(0);
-	seed ^= UINT64_C(0x5bd1e995) * (index + 1);
-	resc_ticket copy = *held;
-	int answer = resc_leave(&copy, RESC_OK);
-	if (answer != -ESTALE)
-		complain("a child that left its parent's call was told %d", answer);
-	run(20 + random_below(&seed, 400));
-}
-
-/* A fork in the middle of a call. The child is a worker of its own, until it has made some calls, or is killed. */
-static void fork_a_child(resc_ticket *held)
-{
-	uint32_t index = storm.workers + self;
-	struct actor *a = &storm.shared->actors[index % ACTORS_MAX];
-	uint32_t none = atomic_load_explicit(&a->phase, memory_order_seq_cst);
-
-	if (is_child || (none & 0xff) != ACTOR_FREE)
-		return;
-	uint32_t number = (none >> 8) + 1;
-	atomic_store_explicit(&a->pid, 0, memory_order_seq_cst);
-	if (!atomic_compare_exchange_strong_explicit(&a->phase, &none, number << 8 | ACTOR_STARTING, memory_order_seq_cst,
-	                                             memory_order_seq_cst))
-		return;
-	atomic_fetch_add_explicit(&storm.shared->forks, 1, memory_order_relaxed);
-	pid_t pid = fork();
-	if (pid == 0)
-		be_a_child(index, number, held);
-	if (pid < 0)
-		atomic_store_explicit(&a->phase, number << 8 | ACTOR_FREE, memory_order_seq_cst);
-}
-
 /* ---- the loop ---- */
 
 /* Keeps up with the segment: follows to a new one, and lets go of old ones. A call that is refused because its time is over. */
@@ -472,27 +505,6 @@ static void wait_while_paused(void)
 	atomic_store_explicit(&a->phase, incarnation << 8 | ACTOR_RUNNING, memory_order_seq_cst);
 }
 
-/* A view that is shared. A private one is closed and opened again: its calls would be in nobody's account. */
-static void open_host(void)
-{
-	struct resc_error err;
-	struct resc_status status;
-
-	for (;;) {
-		if (host == NULL)
-			host = resc_open(storm.instance, &err);
-		if (host == NULL)
-			complain("resc_open: %s", err.text);
-		if (resc_status(host, &status) == 0 && status.mode == RESC_SHARED)
-			break;
-		resc_close(host);
-		host = NULL;
-		memset(handles, 0, sizeof(handles));
-		sleep_us(2000);
-	}
-	learn_life();
-}
-
 /* Is there a handle? One of a pattern needs rescd, which may be dead. */
 static bool look_up(uint32_t r)
 {
@@ -520,17 +532,39 @@ static void one_thing(void)
 	else if (what < 15)
 		once();
 	else
-		call(r, 0);
+		call(r);
 }
 
-_Noreturn static void run(uint32_t calls)
+static void look_everything_up(void)
 {
-	open_host();
-	/* All of them before the first call: no call inside a call has to wait for a lookup. */
+	/* Before the first call: no call inside a call has to wait for a lookup. */
 	for (uint32_t r = 0; r < RESOURCES; r++)
 		while (!look_up(r) && traits[r].strict)
 			sleep_us(10000);
-	while (calls-- > 0 && !atomic_load_explicit(&storm.shared->end, memory_order_seq_cst)) {
+}
+
+_Noreturn static void leave_the_stage(void)
+{
+	/* Half of the children end as a program that never heard of us does. */
+	if (!is_child || random_below(&seed, 2) == 0)
+		resc_close(host);
+	if (is_child)
+		atomic_store_explicit(&SELF->phase, incarnation << 8 | ACTOR_FREE, memory_order_seq_cst);
+	_exit(0);
+}
+
+void actor_run(uint32_t index, uint32_t number)
+{
+	self = index;
+	incarnation = number;
+	seed = storm.seed ^ (uint64_t)index << 48 ^ (uint64_t)number << 20;
+	random_next(&seed);
+	resc_seed(random_next(&seed));
+	signal(SIGCHLD, SIG_IGN);
+	atomic_store_explicit(&SELF->phase, incarnation << 8 | ACTOR_RUNNING, memory_order_seq_cst);
+	open_host();
+	look_everything_up();
+	while (calls_left-- > 0 && !atomic_load_explicit(&storm.shared->end, memory_order_seq_cst)) {
 		if (atomic_load_explicit(&storm.shared->pause, memory_order_seq_cst) != 0)
 			wait_while_paused();
 		one_thing();
@@ -541,22 +575,5 @@ _Noreturn static void run(uint32_t calls)
 		else
 			sleep_us(random_below(&seed, 800));
 	}
-	/* Half of the children end as a program that never heard of us does. */
-	if (!is_child || random_below(&seed, 2) == 0)
-		resc_close(host);
-	if (is_child)
-		atomic_store_explicit(&SELF->phase, incarnation << 8 | ACTOR_FREE, memory_order_seq_cst);
-	_exit(0);
-}
-
-_Noreturn void actor_run(uint32_t index, uint32_t number)
-{
-	self = index;
-	incarnation = number;
-	seed = storm.seed ^ (uint64_t)index << 48 ^ (uint64_t)number << 20;
-	random_next(&seed);
-	resc_seed(random_next(&seed));
-	signal(SIGCHLD, SIG_IGN);
-	atomic_store_explicit(&SELF->phase, incarnation << 8 | ACTOR_RUNNING, memory_order_seq_cst);
-	run(UINT32_MAX);
+	leave_the_stage();
 }

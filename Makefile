@@ -113,9 +113,11 @@ $(B)/tests/fuzz/rescd_main.o: $(B)/daemon/rescd.o
 $(PROGRAMS):
 	$(Q)mkdir -p $(@D)
 	$(Q)objcopy --redefine-sym main=$(basename $(@F)) $< $@
-$(B)/tests/fuzz/fuzz_command: $(PROGRAMS)
-$(B)/tests/fuzz/fuzz_command: ALL_LDFLAGS += -Wl,--wrap=_exit,--wrap=atexit,--wrap=isatty,--wrap=map_open,--wrap=map_close
-$(B)/tests/fuzz/fuzz_command: ALL_LDFLAGS += -Wl,--wrap=nanosleep,--wrap=poll,--wrap=config_load,--wrap=config_check
+PROGRAM_FUZZERS := $(B)/tests/fuzz/fuzz_command $(B)/tests/fuzz/fuzz_readers
+$(PROGRAM_FUZZERS): $(PROGRAMS)
+$(PROGRAM_FUZZERS): ALL_LDFLAGS += -Wl,--wrap=_exit,--wrap=atexit,--wrap=isatty,--wrap=nanosleep,--wrap=map_open,--wrap=map_close
+$(B)/tests/fuzz/fuzz_command: ALL_LDFLAGS += -Wl,--wrap=poll,--wrap=config_load,--wrap=config_check
+$(B)/tests/fuzz/fuzz_readers: ALL_LDFLAGS += -Wl,--wrap=loop_run,--wrap=timer_open,--wrap=log_line
 # Kept, so that only what changed is compiled again.
 .SECONDARY: $(fuzz_t:%=%.o)
 $(B)/libtools.a: $(resctl_o)

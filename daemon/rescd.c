@@ -581,7 +581,7 @@ static int serve(struct rescd *d)
 
 int main(int argc, char **argv)
 {
-	static struct rescd context = {.options = {.config = DEFAULT_CONFIG}, .loop = {.epoll = -1}, .signals = {.fd = -1}};
+	struct rescd context = {.options = {.config = DEFAULT_CONFIG}, .loop = {.epoll = -1}, .signals = {.fd = -1}};
 	const struct argp argp = {options, parse_option, NULL, doc, NULL, NULL, NULL};
 
 	/* Assigned: a definition of ours would be hidden from argp, by -fvisibility. */

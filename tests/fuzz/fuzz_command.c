@@ -15,7 +15,6 @@
  * The instance is a real one, with a resource that is forced and one that was reset. Each run finds it as it was.
  */
 #include <errno.h>
-#include <jansson.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -29,9 +28,7 @@
 #include "record.h"
 #include "resctl.h"
 
-#define LINES_MAX    48u
-#define COMMANDS_MAX 64u
-#define SLEEPS_MAX   25u
+#define LINES_MAX 48u
 
 static const struct segment_dims small = {
         .resources = 4, .workers = 4, .permits = 64, .shards = 4, .events = 16, .calls = 64, .waiting = 16, .once = 16};
@@ -42,14 +39,12 @@ static struct {
 	char instance[32];
 	char variable[64];
 	char path[MAP_PATH_SIZE];
-	char directory[32];
-	char good[64], bad[64]; /* configurations */
-	char socket_path[64];
+	char directory[48];
+	char good[80], bad[80]; /* configurations */
+	char socket_path[80];
 	int listener;
 	struct map map;
 	uint8_t *pristine;
-	char commands[COMMANDS_MAX][32];
-	unsigned count;
 } base;
 
 /* Of one input. */
@@ -62,23 +57,15 @@ static struct {
 	size_t room;
 	const char *answer; /* NULL: none */
 	int peer;
-	unsigned slept;
 } now;
 
 /* ---- what programs meet ---- */
 
-/* Who follows events sleeps between two looks. Something happens meanwhile; in the end somebody presses Control-C. */
-int __real_nanosleep(const struct timespec *wanted, struct timespec *left);
-int __wrap_nanosleep(const struct timespec *wanted, struct timespec *left);
-int __wrap_nanosleep(const struct timespec *wanted, struct timespec *left)
+/* Who follows events sleeps between two looks. */
+static void somebody_resets(void)
 {
-	if (!program.inside)
-		return __real_nanosleep(wanted, left);
-	if (++now.slept == SLEEPS_MAX)
-		end_program(ENDED_INTERRUPTED);
-	override_reset(&base.map, now.slept % 3, "meanwhile");
+	override_reset(&base.map, program.slept % 3, "meanwhile");
 	atomic_fetch_add_explicit(&base.map.live->clock_ns, 100000000, memory_order_relaxed);
-	return 0;
 }
 
 /* Who waits for rescd's answer waits here. A piece comes at a time. */
@@ -184,28 +171,13 @@ static void make_instance(void)
 	memcpy(base.pristine, base.map.base, base.map.size);
 }
 
-/* The lines "  name ..." below "Commands". */
-static void list_commands(void)
-{
-	char *argv[] = {(char[]){"resctl"}, (char[]){"--help"}, NULL};
-	char *line, *rest;
-
-	REQUIRE(program_run(resctl_main, (char *[]){NULL}, 2, argv, SIZE_MAX) == 0);
-	char *list = strstr(program.out.text, "Commands");
-	REQUIRE(list != NULL && (list = strchr(list, '\n')) != NULL);
-	for (line = strtok_r(list, "\n", &rest); line != NULL && strncmp(line, "  ", 2) == 0; line = strtok_r(NULL, "\n", &rest)) {
-		REQUIRE(base.count < COMMANDS_MAX);
-		sscanf(line, " %31s", base.commands[base.count++]);
-	}
-	REQUIRE(base.count >= 10);
-}
-
 static void start(void)
 {
 	make_directory();
 	listen_for_clients();
 	atexit(clean_up);
 	make_instance();
+	program.meanwhile = somebody_resets;
 	list_commands();
 	base.ready = true;
 }
@@ -265,38 +237,6 @@ static void read_input(const uint8_t *data, size_t size)
 }
 
 /* ---- what must be so ---- */
-
-static bool is_json_text(const char *text, size_t size)
-{
-	json_t *json = json_loadb(text, size, JSON_REJECT_DUPLICATES, NULL);
-
-	json_decref(json);
-	return json != NULL;
-}
-
-/* One document, or one in each line. */
-static void check_json(void)
-{
-	const char *text = program.out.text, *end;
-
-	if ((text[0] != '{' && text[0] != '[') || is_json_text(text, program.out.size))
-		return;
-	for (; *text != '\0'; text = end + 1) {
-		end = strchr(text, '\n');
-		REQUIRE(end != NULL && is_json_text(text, (size_t)(end - text)));
-	}
-}
-
-/* What a terminal shows, and does not obey; but for our own colours, where there are some. */
-static void check_out(void)
-{
-	for (const char *p = program.out.text; *p != '\0'; p++) {
-		if (*p == '\033' && program.terminal && p[1] == '[')
-			p += strspn(p + 2, "0123456789") + 2;
-		else
-			REQUIRE(((unsigned char)*p >= 0x20 && *p != 0x7f) || *p == '\n');
-	}
-}
 
 /* An option by its name. */
 static bool is_said(const char *argument)
@@ -360,7 +300,6 @@ static void run_once(void)
 	check(status);
 	memcpy(base.map.base, base.pristine, base.map.size);
 	now.answer = answer;
-	now.slept = 0;
 	if (now.peer >= 0)
 		close(now.peer);
 	now.peer = -1;
@@ -375,13 +314,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		start();
 	read_input(data, size);
 	if (now.argc > 1 && strcmp(now.argv[1], "%*") == 0) {
-		for (unsigned i = 0; i < base.count; i++) {
-			now.argv[1] = base.commands[i];
+		for (unsigned i = 0; i < program.count; i++) {
+			now.argv[1] = program.commands[i];
 			run_once();
 		}
 	} else {
 		if (now.argc > 1 && now.argv[1][0] == '%')
-			now.argv[1] = base.commands[strtoul(now.argv[1] + 1, NULL, 10) % base.count];
+			now.argv[1] = program.commands[strtoul(now.argv[1] + 1, NULL, 10) % program.count];
 		run_once();
 	}
 	free(now.text);

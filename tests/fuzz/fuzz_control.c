@@ -21,7 +21,7 @@
 
 static struct {
 	bool ready;
-	char directory[32];
+	char directory[48];
 	char path[CONTROL_PATH];
 	struct loop loop;
 	struct control control;

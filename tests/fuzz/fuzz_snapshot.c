@@ -2,20 +2,14 @@
 /*
  * Any bytes in a segment: what resctl makes of them must be a complete document with values in their ranges, and printable text.
  *
- * An input is a list of mutations of a private segment: {region:1, offset:3, bytes:8}. They are aimed at what is in use (the rest of a
- * segment is all alike), applied, looked at, and undone, so that each input means the same whenever it is run.
- *
- *	clang -fsanitize=fuzzer,address,undefined ... fuzz_snapshot.c            libFuzzer
- *	cc -DFUZZ_STANDALONE ... fuzz_snapshot.c; fuzz_snapshot FILE...          the inputs of these files, one by one
- *	                                          fuzz_snapshot --random SEED N  N inputs from that seed
+ * An input is damage (damage.h) of a private segment. It is done, looked at, and undone, so that each input means the same whenever it
+ * is run.
  */
 #include <jansson.h>
 #include <math.h>
 #include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
+#include "damage.h"
 #include "event.h"
 #include "inspect.h"
 #include "map.h"
@@ -23,26 +17,15 @@
 #include "policy.h"
 #include "record.h"
 #include "snapshot_json.h"
+#include "standalone.h"
 #include "table.h"
 #include "why.h"
-
-#define RESOURCES     3u
-#define MUTATION      12u
-#define MUTATIONS_MAX 64u
 
 static struct {
 	struct map map;
 	bool ready;
 	FILE *sink;
 } fuzz;
-
-#define REQUIRE(condition)                                                                                                                 \
-	do {                                                                                                                               \
-		if (!(condition)) {                                                                                                        \
-			fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition);                                            \
-			abort();                                                                                                           \
-		}                                                                                                                          \
-	} while (0)
 
 /* ---- the segment ---- */
 
@@ -65,29 +48,6 @@ static void start(void)
 	fuzz.sink = fopen("/dev/null", "w");
 	REQUIRE(fuzz.sink != NULL);
 	fuzz.ready = true;
-}
-
-/* Where a mutation goes: whole words of what is in use. */
-static uint8_t *target(const uint8_t mutation[MUTATION])
-{
-	const struct map *map = &fuzz.map;
-	const struct {
-		void *base;
-		size_t size;
-	} regions[] = {
-	        {map->base, SEGMENT_PAGE},
-	        {map->daemon, sizeof(struct segment_daemon)},
-	        {map->policies, (RESOURCES + 1) * (sizeof(struct policy_record) + 2 * sizeof(struct policy))},
-	        {map->live, sizeof(struct segment_live)},
-	        {map->workers, map->dims.workers * sizeof(struct worker_slot)},
-	        {map->states, RESOURCES * map->state_size},
-	        {map->states, sizeof(struct state)},
-	        {map->events, 16 * sizeof(struct event_record)},
-	};
-	size_t region = mutation[0] % (sizeof(regions) / sizeof(regions[0]));
-	size_t offset = ((size_t)mutation[1] << 16 | (size_t)mutation[2] << 8 | mutation[3]) * 8;
-
-	return (uint8_t *)regions[region].base + offset % (regions[region].size - 7) / 8 * 8;
 }
 
 /* ---- what must be so ---- */
@@ -197,80 +157,19 @@ static void check_events(void)
 
 /* ---- running ---- */
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	uint8_t before[MUTATIONS_MAX][8];
-	size_t count = size / MUTATION < MUTATIONS_MAX ? size / MUTATION : MUTATIONS_MAX;
+	struct damage damage;
 
 	if (!fuzz.ready)
 		start();
-	for (size_t i = 0; i < count; i++) {
-		uint8_t *place = target(data + i * MUTATION);
-		memcpy(before[i], place, 8);
-		memcpy(place, data + i * MUTATION + 4, 8);
-	}
+	damage_do(&damage, &fuzz.map, data, size);
 	check_snapshot();
 	check_words();
 	check_events();
 	json_t *workers = workers_json(&fuzz.map);
 	REQUIRE(json_is_array(workers));
 	json_decref(workers);
-	for (size_t i = count; i-- > 0;)
-		memcpy(target(data + i * MUTATION), before[i], 8);
+	damage_undo(&damage);
 	return 0;
 }
-
-#ifdef FUZZ_STANDALONE
-
-static uint64_t next_random(uint64_t *state)
-{
-	/* xorshift64: the same inputs everywhere from the same seed. */
-	*state ^= *state << 13;
-	*state ^= *state >> 7;
-	*state ^= *state << 17;
-	return *state;
-}
-
-static void run_random(uint64_t seed, unsigned long times)
-{
-	uint8_t input[MUTATION * MUTATIONS_MAX];
-	uint64_t state = seed * 2 + 1;
-
-	for (unsigned long n = 0; n < times; n++) {
-		for (size_t i = 0; i < sizeof(input); i++)
-			input[i] = (uint8_t)(next_random(&state) >> 32);
-		LLVMFuzzerTestOneInput(input, next_random(&state) % sizeof(input));
-	}
-}
-
-static int run_file(const char *path)
-{
-	uint8_t input[MUTATION * MUTATIONS_MAX];
-	FILE *file = fopen(path, "r");
-
-	if (file == NULL) {
-		perror(path);
-		return 1;
-	}
-	size_t size = fread(input, 1, sizeof(input), file);
-	fclose(file);
-	LLVMFuzzerTestOneInput(input, size);
-	return 0;
-}
-
-int main(int argc, char **argv)
-{
-	int failed = 0;
-
-	if (argc == 4 && strcmp(argv[1], "--random") == 0) {
-		run_random(strtoull(argv[2], NULL, 10), strtoul(argv[3], NULL, 10));
-		return 0;
-	}
-	for (int i = 1; i < argc; i++)
-		failed |= run_file(argv[i]);
-	return failed;
-}
-
-#endif

@@ -19,9 +19,13 @@
 #include <string.h>
 
 #include "map.h"
+#include "resctl.h"
 #include "standalone.h"
 
-#define SAID_MOST ((size_t)1 << 22)
+#define SAID_MOST     ((size_t)1 << 22)
+#define MAPS_MOST     4u
+#define COMMANDS_MOST 64u
+#define SLEEPS_MOST   25u
 
 /* A program ends with an exit code, or in one of these. */
 enum { ENDED_INTERRUPTED = 256, ENDED_WITH_OPTIONS };
@@ -38,8 +42,12 @@ static struct {
 	bool inside, told; /* told: exit() knows of us */
 	void (*at_exit)(void);
 	struct said out, err;
-	struct map maps[2]; /* that it has open; base NULL: none */
+	struct map maps[MAPS_MOST]; /* that it has open; base NULL: none */
 	bool terminal;
+	unsigned slept;
+	void (*meanwhile)(void); /* what happens while it sleeps; NULL: nothing */
+	char commands[COMMANDS_MOST][32];
+	unsigned count;
 } program;
 
 int resctl_main(int argc, char **argv);
@@ -92,9 +100,13 @@ int __wrap_map_open(struct map *map, const char *path, enum map_access access, s
 	int r = __real_map_open(map, path, access, err);
 	if (r != 0 || !program.inside)
 		return r;
-	struct map *kept = &program.maps[program.maps[0].base != NULL];
-	REQUIRE(kept->base == NULL);
-	*kept = *map;
+	for (unsigned i = 0; i < MAPS_MOST; i++) {
+		if (program.maps[i].base != NULL)
+			continue;
+		program.maps[i] = *map;
+		return 0;
+	}
+	REQUIRE(false);
 	return 0;
 }
 
@@ -102,7 +114,7 @@ void __real_map_close(struct map *map);
 void __wrap_map_close(struct map *map);
 void __wrap_map_close(struct map *map)
 {
-	for (unsigned i = 0; i < 2; i++)
+	for (unsigned i = 0; i < MAPS_MOST; i++)
 		if (map->base != NULL && program.maps[i].base == map->base)
 			program.maps[i].base = NULL;
 	__real_map_close(map);
@@ -111,7 +123,7 @@ void __wrap_map_close(struct map *map)
 /* Only who was interrupted has one left. */
 static void close_maps(bool interrupted)
 {
-	for (unsigned i = 0; i < 2; i++) {
+	for (unsigned i = 0; i < MAPS_MOST; i++) {
 		REQUIRE(program.maps[i].base == NULL || interrupted);
 		map_close(&program.maps[i]);
 		program.maps[i] = (struct map){.fd = -1};
@@ -162,6 +174,20 @@ int __wrap_atexit(void (*function)(void))
 	return 0;
 }
 
+/* Who sleeps goes on at once. Who does nothing else is interrupted in the end, as by Control-C. */
+int __real_nanosleep(const struct timespec *wanted, struct timespec *left);
+int __wrap_nanosleep(const struct timespec *wanted, struct timespec *left);
+int __wrap_nanosleep(const struct timespec *wanted, struct timespec *left)
+{
+	if (!program.inside)
+		return __real_nanosleep(wanted, left);
+	if (++program.slept == SLEEPS_MOST)
+		end_program(ENDED_INTERRUPTED);
+	if (program.meanwhile != NULL)
+		program.meanwhile();
+	return 0;
+}
+
 /* The program's part, from main() on: an exit code, or what is beyond them. */
 static int run_inside(int (*entry)(int argc, char **argv), int argc, char **argv)
 {
@@ -196,6 +222,7 @@ static int program_run(int (*entry)(int argc, char **argv), char **envp, int arg
 	if (!program.told)
 		REQUIRE(on_exit(leave_exit, NULL) == 0);
 	program.told = true;
+	program.slept = 0;
 	FILE *out = stdout = listen_to(&program.out, room, _IOFBF);
 	FILE *err = stderr = listen_to(&program.err, SIZE_MAX, _IONBF);
 	environ = envp;
@@ -213,6 +240,58 @@ static int program_run(int (*entry)(int argc, char **argv), char **envp, int arg
 	setlocale(LC_ALL, "C");
 	close_maps(status == ENDED_INTERRUPTED);
 	return later == -1 ? status : later;
+}
+
+/* ---- what resctl can do ---- */
+
+/* The lines "  name ..." below "Commands". */
+static void list_commands(void)
+{
+	char *argv[] = {(char[]){"resctl"}, (char[]){"--help"}, NULL};
+	char *line, *rest;
+
+	REQUIRE(program_run(resctl_main, (char *[]){NULL}, 2, argv, SIZE_MAX) == 0);
+	char *list = strstr(program.out.text, "Commands");
+	REQUIRE(list != NULL && (list = strchr(list, '\n')) != NULL);
+	for (line = strtok_r(list, "\n", &rest); line != NULL && strncmp(line, "  ", 2) == 0; line = strtok_r(NULL, "\n", &rest)) {
+		REQUIRE(program.count < COMMANDS_MOST);
+		sscanf(line, " %31s", program.commands[program.count++]);
+	}
+	REQUIRE(program.count >= 10);
+}
+
+/* ---- what must be so ---- */
+
+static bool is_json_text(const char *text, size_t size)
+{
+	json_t *json = json_loadb(text, size, JSON_REJECT_DUPLICATES, NULL);
+
+	json_decref(json);
+	return json != NULL;
+}
+
+/* One document, or one in each line. */
+static void check_json(void)
+{
+	const char *text = program.out.text, *end;
+
+	if ((text[0] != '{' && text[0] != '[') || is_json_text(text, program.out.size))
+		return;
+	for (; *text != '\0'; text = end + 1) {
+		end = strchr(text, '\n');
+		REQUIRE(end != NULL && is_json_text(text, (size_t)(end - text)));
+	}
+}
+
+/* What a terminal shows, and does not obey; but for our own colours, where there are some. */
+static void check_out(void)
+{
+	for (const char *p = program.out.text; *p != '\0'; p++) {
+		if (*p == '\033' && program.terminal && p[1] == '[')
+			p += strspn(p + 2, "0123456789") + 2;
+		else
+			REQUIRE(((unsigned char)*p >= 0x20 && *p != 0x7f) || *p == '\n');
+	}
 }
 
 #endif

@@ -66,6 +66,16 @@ uint64_t process_namespace(const char *name)
 	return stat(path, &st) == 0 ? (uint64_t)st.st_ino : 0;
 }
 
+uint64_t process_stat_start(const char *stat)
+{
+	/* The name in parentheses may itself have spaces and parentheses: fields are counted after the last one. */
+	const char *p = strrchr(stat, ')');
+
+	for (int field = 2; p != NULL && field < 22; field++)
+		p = strchr(p + 1, ' ');
+	return p == NULL ? 0 : strtoull(p + 1, NULL, 10);
+}
+
 uint64_t process_start_ticks(pid_t pid)
 {
 	char text[1024];
@@ -80,9 +90,5 @@ uint64_t process_start_ticks(pid_t pid)
 	if (n <= 0)
 		return 0;
 	text[n] = '\0';
-	/* The name in parentheses may itself have spaces and parentheses: fields are counted after the last one. */
-	char *p = strrchr(text, ')');
-	for (int field = 2; p != NULL && field < 22; field++)
-		p = strchr(p + 1, ' ');
-	return p == NULL ? 0 : strtoull(p + 1, NULL, 10);
+	return process_stat_start(text);
 }

@@ -27,6 +27,8 @@ static inline uint64_t process_epoch(void)
 
 /* Field 22 of /proc/PID/stat, found after the last ')'. 0 when it cannot be read. */
 uint64_t process_start_ticks(pid_t pid);
+/* The same of its text. */
+uint64_t process_stat_start(const char *stat);
 /* The inode of /proc/self/ns/NAME, or 0. */
 uint64_t process_namespace(const char *name);
 

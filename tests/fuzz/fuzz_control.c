@@ -116,7 +116,7 @@ static void start(void)
 {
 	struct resc_error err;
 
-	snprintf(fuzz.directory, sizeof fuzz.directory, "/tmp/resc-fuzz-XXXXXX");
+	snprintf(fuzz.directory, sizeof fuzz.directory, "/tmp/resc-fuzz-%d-XXXXXX", (int)getpid());
 	REQUIRE(mkdtemp(fuzz.directory) != NULL);
 	snprintf(fuzz.path, sizeof fuzz.path, "%s/control.sock", fuzz.directory);
 	atexit(clean_up);

@@ -107,7 +107,7 @@ static void clean_up(void)
 
 static void make_directory(void)
 {
-	snprintf(base.directory, sizeof base.directory, "/tmp/resc-fuzz-XXXXXX");
+	snprintf(base.directory, sizeof base.directory, "/tmp/resc-fuzz-%d-XXXXXX", (int)getpid());
 	REQUIRE(mkdtemp(base.directory) != NULL);
 	snprintf(base.config, sizeof base.config, "%s/resc.json", base.directory);
 	snprintf(base.control, sizeof base.control, "%s/control.sock", base.directory);

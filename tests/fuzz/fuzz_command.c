@@ -266,6 +266,14 @@ static void check_usage(void)
 	REQUIRE(named && program.out.size == 0);
 }
 
+static bool wants_json(void)
+{
+	for (int i = 1; i < now.argc; i++)
+		if (strcmp(now.argv[i], "--json") == 0 || strcmp(now.argv[i], "-j") == 0)
+			return true;
+	return false;
+}
+
 static void check(int status)
 {
 	const char *name = now.rescd ? "rescd" : "resctl";
@@ -279,7 +287,7 @@ static void check(int status)
 	REQUIRE(status >= 0 && status <= (now.rescd ? EXIT_USAGE : EXIT_NO_SEGMENT));
 	if (status == EXIT_USAGE)
 		check_usage();
-	if (now.room == SIZE_MAX)
+	if (now.room == SIZE_MAX && wants_json())
 		check_json();
 	/* "Not so" can be an answer: all that is wrong with a file. */
 	if (status == 0 || (status == EXIT_NOT_SO && program.out.size > 0))

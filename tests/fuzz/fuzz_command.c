@@ -256,7 +256,7 @@ static bool is_said(const char *argument)
 static void check_usage(void)
 {
 	/* The last is how getopt says a letter. */
-	static const char *const asks[] = {"?", " needed", " needs ", "contradict", "NAME", "DURATION", " -- '"};
+	static const char *const asks[] = {"?", " needed", " needs ", "contradict", "NAME", "DURATION", "instance: ", " -- '"};
 	bool named = false;
 
 	for (size_t i = 0; i < sizeof asks / sizeof asks[0]; i++)

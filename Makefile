@@ -147,9 +147,9 @@ check: packages-check
 lint: packages-check
 	$(Q)tests/lint --all
 
-# SECONDS a target.
+# SECONDS a target; FUZZFLAGS="--jobs 2 segment readers": two at a time, of these targets.
 fuzz: packages-check
-	$(Q)tests/fuzz/run --seconds $(or $(SECONDS),60)
+	$(Q)tests/fuzz/run --seconds $(or $(SECONDS),60) --json build/fuzz.json $(FUZZFLAGS)
 
 # Against VARIANT; without SEED another schedule each time. The seed is said first, and replays.
 soak: packages

@@ -87,7 +87,7 @@ static void look_at_name(struct doctor *d)
 static bool somebody_lives(const struct map *map)
 {
 	for (uint32_t i = 0; i < map->dims.workers; i++) {
-		uint64_t life = doctor_load(&map->workers[i].life);
+		uint64_t life = doctor_load(&map_worker(map, i)->life);
 		if (life != 0 && life <= UINT32_MAX && life_is_held(map, (uint32_t)life))
 			return true;
 	}

@@ -5,8 +5,8 @@
  * Attaching opens a segment, checks it (map.c) and registers as a worker (worker.c); where that is not possible, a private segment does. A
  * segment that says it is superseded is followed to its successor, as far as it goes.
  *
- * fork(): a child goes through all open views and closes the descriptors, because they carry the parent's liveness tokens: while a child
- * holds one open, the parent seems alive. It forgets the parent's attachments, untouched, with its first call.
+ * fork(): the parent's liveness tokens are not in the child, however it was made (worker.c). A child of fork() closes the descriptors of
+ * all open views, which are of no use to it. It forgets the parent's attachments, untouched, with its first call.
  *
  * Letting go: whoever is in a call may still use a view or an attachment that was replaced. They are retired under the host's lock, and
  * freed after a grace period, which is waited for without it, and only when there is enough to free.
@@ -15,7 +15,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "deadline.h"
 #include "error.h"
@@ -52,22 +51,14 @@ static void after_fork_parent(void)
 	unlock_all();
 }
 
-static void close_descriptor(struct attachment *a)
-{
-	if (a->map.fd >= 0)
-		close(a->map.fd);
-	a->map.fd = -1;
-}
-
-/* The descriptor carries the parent's liveness token: while a child holds it open, the parent seems alive. */
 static void after_fork_child(void)
 {
 	urcu_bp_after_fork_child();
 	for (resc *h = open_hosts; h != NULL; h = h->next) {
 		for (struct attachment *a = h->current; a != NULL; a = a->older)
-			close_descriptor(a);
+			map_close_descriptor(&a->map);
 		for (struct attachment *a = h->retired_attachments; a != NULL; a = a->older)
-			close_descriptor(a);
+			map_close_descriptor(&a->map);
 	}
 	unlock_all();
 }
@@ -126,7 +117,7 @@ static void free_attachment(struct attachment *a)
 {
 	forget_clock(a);
 	/* A parent's registration is the parent's. */
-	if (a->epoch == process_epoch() && a->map.fd >= 0)
+	if (a->epoch == process_epoch() && !a->map.private_mode)
 		worker_unregister_from(&a->map, &a->worker, a->used);
 	map_close(&a->map);
 	free(a);
@@ -307,7 +298,7 @@ static void forget_parent(resc *host)
 	while (host->current != NULL && host->current->epoch != process_epoch()) {
 		struct attachment *a = host->current;
 		host->current = a->older;
-		close_descriptor(a);
+		map_close_descriptor(&a->map);
 		host_retire_attachment(host, a);
 	}
 }
@@ -383,7 +374,7 @@ struct attachment *host_predecessor(const resc *host)
 
 /* ---- the list of the process ---- */
 
-/* Under the lock of the list: a child that is forked meanwhile would keep a descriptor that it does not know of, and with it our token. */
+/* Under the lock of the list: a child that is forked meanwhile would keep a descriptor that it does not know of. */
 int host_attach_and_list(resc *host)
 {
 	pthread_once(&fork_once, watch_forks);

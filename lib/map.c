@@ -258,18 +258,10 @@ int map_lock_daemon(const struct map *map)
 	return errno == EACCES ? -EAGAIN : -errno;
 }
 
-int map_is_held(const struct map *map, int64_t byte)
-{
-	struct flock lock = {.l_type = F_RDLCK, .l_whence = SEEK_SET, .l_start = byte, .l_len = 1};
-
-	return fcntl(map->fd, F_OFD_GETLK, &lock) == 0 ? lock.l_type != F_UNLCK : -errno;
-}
-
 static int create_in(int fd, struct map *map, const char *instance, const struct segment_dims *dims, const struct map *predecessor,
                      mode_t mode, gid_t gid, struct resc_error *err)
 {
 	struct segment_header header;
-	struct stat st;
 	int r;
 
 	header_fill(&header, instance, dims, predecessor);
@@ -284,8 +276,6 @@ static int create_in(int fd, struct map *map, const char *instance, const struct
 	if (r != 0)
 		return error_set(err, -r, "cannot allocate %llu bytes in %s: %s", (unsigned long long)header.total_size, SEGMENT_DIR,
 		                 strerror(r));
-	if (fstat(fd, &st) != 0)
-		return error_set(err, -errno, "cannot look at the new segment: %s", strerror(errno));
 	r = map_lock_daemon(map);
 	if (r != 0)
 		return error_set(err, r, "cannot lock the new segment: %s", strerror(-r));
@@ -294,8 +284,6 @@ static int create_in(int fd, struct map *map, const char *instance, const struct
 		return error_set(err, -errno, "cannot map the new segment: %s", strerror(errno));
 	map->base = base;
 	map->size = header.total_size;
-	map->dev = st.st_dev;
-	map->ino = st.st_ino;
 	map_start(map, &header, predecessor);
 	return 0;
 }
@@ -310,7 +298,14 @@ int map_create(struct map *map, const char *instance, const struct segment_dims 
 	int fd = open(SEGMENT_DIR, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return error_set(err, -errno, "cannot make a file in %s: %s", SEGMENT_DIR, strerror(errno));
+	struct stat st;
+	if (fstat(fd, &st) != 0) {
+		close(fd);
+		return error_set(err, -errno, "cannot look at the new segment: %s", strerror(errno));
+	}
 	map->fd = fd;
+	map->dev = st.st_dev;
+	map->ino = st.st_ino;
 	int r = create_in(fd, map, instance, dims, predecessor, mode, gid, err);
 	if (r != 0) {
 		map_close(map);
@@ -526,23 +521,6 @@ static int open_file(const char *path, enum map_access access, struct resc_error
 	return error_set(err, -errno, "cannot open %s: %s", path, strerror(errno));
 }
 
-/*
- * Locks belong to the open file description, and a mapping keeps that alive, also in a forked child that has closed its descriptor. So that
- * a child does not keep its dead parent's token, the locks are on a description of their own, which nothing is mapped from.
- */
-static int open_for_locks(const struct map *map, const char *path, enum map_access access, struct resc_error *err)
-{
-	struct stat st;
-	int fd = open_file(path, access, err);
-
-	if (fd < 0)
-		return fd;
-	if (fstat(fd, &st) == 0 && st.st_dev == map->dev && st.st_ino == map->ino)
-		return fd;
-	close(fd);
-	return error_set(err, -EBUSY, "%s was replaced while it was opened", path);
-}
-
 int map_open(struct map *map, const char *path, enum map_access access, struct resc_error *err)
 {
 	memset(map, 0, sizeof *map);
@@ -551,17 +529,65 @@ int map_open(struct map *map, const char *path, enum map_access access, struct r
 	if (fd < 0)
 		return fd;
 	int r = open_checked(fd, map, path, access, err);
-	close(fd);
-	if (r != 0)
-		return r;
-	map->fd = open_for_locks(map, path, access, err);
-	if (map->fd < 0) {
-		r = map->fd;
-		map_close(map);
+	if (r != 0) {
+		close(fd);
 		return r;
 	}
+	map->fd = fd;
 	map->access = access;
 	return 0;
+}
+
+static bool is_file_of(const struct map *map, int fd)
+{
+	struct stat st;
+
+	return fstat(fd, &st) == 0 && st.st_dev == map->dev && st.st_ino == map->ino;
+}
+
+int map_reopen(const struct map *map, int flags)
+{
+	char path[MAP_PATH_SIZE];
+
+	if (is_file_of(map, map->fd)) {
+		snprintf(path, sizeof path, "/proc/self/fd/%d", map->fd);
+		int fd = open(path, flags | O_CLOEXEC);
+		if (fd >= 0)
+			return fd;
+	}
+	/* The program has closed our descriptor, or there is no /proc: by its names, as long as it has one. */
+	for (int i = 0; i < 2; i++) {
+		map_path(path, map->instance, i == 0 ? 0 : map->generation);
+		int fd = open(path, flags | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+		if (fd < 0)
+			continue;
+		if (is_file_of(map, fd))
+			return fd;
+		close(fd);
+		errno = ESTALE;
+	}
+	return -errno;
+}
+
+int map_is_held(const struct map *map, int64_t byte)
+{
+	struct flock lock = {.l_type = F_RDLCK, .l_whence = SEEK_SET, .l_start = byte, .l_len = 1};
+	bool ours = is_file_of(map, map->fd);
+	int fd = ours ? map->fd : map_reopen(map, O_RDONLY);
+
+	if (fd < 0)
+		return fd;
+	int r = fcntl(fd, F_OFD_GETLK, &lock) == 0 ? lock.l_type != F_UNLCK : -errno;
+	if (!ours)
+		close(fd);
+	return r;
+}
+
+void map_close_descriptor(struct map *map)
+{
+	if (map->fd >= 0 && is_file_of(map, map->fd))
+		close(map->fd);
+	map->fd = -1;
 }
 
 bool map_is_at(const struct map *map, const char *path)
@@ -575,8 +601,6 @@ void map_close(struct map *map)
 {
 	if (map->base != NULL)
 		munmap(map->base, map->size);
-	if (map->fd >= 0)
-		close(map->fd);
 	map->base = NULL;
-	map->fd = -1;
+	map_close_descriptor(map);
 }

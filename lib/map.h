@@ -17,7 +17,7 @@ enum map_access {
 };
 
 struct map {
-	int fd; /* the descriptor that carries this process's locks; -1 in private mode */
+	int fd; /* rescd's carries the daemon's lock; a worker's may be closed behind our back: see map_reopen. -1 in private mode */
 	bool private_mode;
 	enum map_access access;
 	uint8_t *base;
@@ -87,6 +87,15 @@ int map_open(struct map *map, const char *path, enum map_access access, struct r
 bool map_is_at(const struct map *map, const char *path);
 /* Unmaps and closes. In a forked child too (it closes the child's copies). */
 void map_close(struct map *map);
+
+/*
+ * A worker's program is not ours: it may close all descriptors that it does not know of, as daemons do, and open other files under their
+ * numbers. So a descriptor is never used, nor closed, before fstat has said that it still is this segment's.
+ */
+/* A new description of the very file that is mapped, whatever has its name now. -errno: it cannot be reached any more. */
+int map_reopen(const struct map *map, int flags);
+/* Closes the descriptor, and keeps the mapping. */
+void map_close_descriptor(struct map *map);
 
 /* The generation of its successor, or 0. */
 static inline uint64_t map_superseded_by(const struct map *map)

@@ -112,11 +112,9 @@ static uint32_t take_place(const struct map *map, uint64_t asking)
 
 static void wake_rescd(const struct map *map)
 {
-	char path[32];
+	/* It must be this file, whatever has its name now. */
+	int fd = map_reopen(map, O_RDONLY);
 
-	/* Through the descriptor: it must be this file, whatever has its name now. */
-	snprintf(path, sizeof path, "/proc/self/fd/%d", map->fd);
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd >= 0)
 		close(fd);
 }

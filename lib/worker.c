@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -32,11 +33,45 @@
 
 #define LIFE_TRIES 16
 
-static int life_lock(const struct map *map, uint32_t life, short type)
-{
-	struct flock lock = {.l_type = type, .l_whence = SEEK_SET, .l_start = LOCK_LIFE + life, .l_len = 1};
+/* ---- the token ---- */
 
-	return fcntl(map->fd, F_OFD_SETLK, &lock) == 0 ? 0 : -errno;
+/*
+ * A lock belongs to an open file description, and lives as long as something refers to it: descriptors, also the copies in children, and
+ * mappings. The token's description is referred to by one page of this process alone (MADV_DONTFORK), and by no descriptor: so no child
+ * has it, however it was made, and no program that closes all descriptors ends its own life. Exec and death unmap the page.
+ */
+static int token_open(const struct map *map, struct worker *worker)
+{
+	int fd = map_reopen(map, O_RDWR);
+
+	if (fd < 0)
+		return fd;
+	void *page = mmap(NULL, SEGMENT_PAGE, PROT_NONE, MAP_SHARED, fd, 0);
+	int r = page == MAP_FAILED ? -errno : 0;
+	if (r == 0 && madvise(page, SEGMENT_PAGE, MADV_DONTFORK) != 0) {
+		r = -errno;
+		munmap(page, SEGMENT_PAGE);
+	}
+	if (r != 0) {
+		close(fd);
+		return r;
+	}
+	worker->token = page;
+	return fd;
+}
+
+static void token_drop(struct worker *worker)
+{
+	if (worker->token != NULL)
+		munmap(worker->token, SEGMENT_PAGE);
+	worker->token = NULL;
+}
+
+static int life_lock(int fd, uint32_t life)
+{
+	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = LOCK_LIFE + life, .l_len = 1};
+
+	return fcntl(fd, F_OFD_SETLK, &lock) == 0 ? 0 : -errno;
 }
 
 bool life_is_held(const struct map *map, uint32_t life)
@@ -45,11 +80,13 @@ bool life_is_held(const struct map *map, uint32_t life)
 	return map_is_held(map, LOCK_LIFE + life) != 0;
 }
 
+/* ---- registering ---- */
+
 /*
  * A life whose byte we hold. In a damaged segment a number may come that somebody has: then the next one. -EBUSY: so were all that were
  * tried, which only somebody does who locks what is not theirs.
  */
-static int take_life(const struct map *map, uint32_t *life)
+static int take_life(const struct map *map, int token, uint32_t *life)
 {
 	bool locked = false;
 
@@ -61,7 +98,7 @@ static int take_life(const struct map *map, uint32_t *life)
 		if (n >= UINT32_MAX)
 			return -EOVERFLOW;
 		FAILPOINT("register.life");
-		int r = map->private_mode ? 0 : life_lock(map, (uint32_t)n, F_WRLCK);
+		int r = map->private_mode ? 0 : life_lock(token, (uint32_t)n);
 		if (r == 0) {
 			*life = (uint32_t)n;
 			return 0;
@@ -117,26 +154,41 @@ static bool claim_slot_of_dead(const struct map *map, struct worker *worker)
 	return claim_slot(map, worker);
 }
 
+/* A life and its token. The page keeps the lock, so the descriptor goes at once. */
+static int begin_life(const struct map *map, struct worker *worker)
+{
+	int fd = map->private_mode ? -1 : token_open(map, worker);
+
+	if (fd < 0 && !map->private_mode)
+		return fd;
+	int r = take_life(map, fd, &worker->life);
+	if (fd >= 0)
+		close(fd);
+	if (r != 0)
+		token_drop(worker);
+	return r;
+}
+
 int worker_register(const struct map *map, struct worker *worker)
 {
-	uint32_t life;
-	int r = take_life(map, &life);
+	*worker = (struct worker){0};
+	int r = begin_life(map, worker);
 
 	if (r != 0)
 		return r;
-	worker->life = life;
 	FAILPOINT("register.locked");
 	if (!claim_slot(map, worker) && !claim_slot_of_dead(map, worker)) {
-		if (!map->private_mode)
-			life_lock(map, life, F_UNLCK);
+		token_drop(worker);
 		worker->life = 0;
 		return -ENOSPC;
 	}
 	FAILPOINT("register.claimed");
-	write_identity(map, map_worker(map, worker->slot), life);
+	write_identity(map, map_worker(map, worker->slot), worker->life);
 	share_recount(map);
 	return 0;
 }
+
+/* ---- leaving and reaping ---- */
 
 static void free_word(word *place, uint64_t seen)
 {
@@ -232,8 +284,7 @@ void worker_unregister_from(const struct map *map, struct worker *worker, const 
 	if (worker->slot < map->dims.workers)
 		free_word(&map_worker(map, worker->slot)->life, life);
 	FAILPOINT("unregister.freed");
-	if (!map->private_mode)
-		life_lock(map, worker->life, F_UNLCK);
+	token_drop(worker);
 	worker->life = 0;
 	share_recount(map);
 }

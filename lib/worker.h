@@ -15,6 +15,7 @@
 struct worker {
 	uint32_t life; /* 0: not registered */
 	uint32_t slot;
+	void *token; /* the page that keeps the lock: see worker.c. NULL in private mode */
 };
 
 /* 0; -ENOSPC all slots taken by the living (the dead are reaped first); -EOVERFLOW lives used up; -errno of the lock. */
@@ -26,7 +27,7 @@ static inline void worker_unregister(const struct map *map, struct worker *worke
 	worker_unregister_from(map, worker, NULL);
 }
 
-/* Is the token of that life held by another open file description? The caller's own life must not be asked. */
+/* Is the token of that life held? When the kernel cannot be asked: yes. */
 bool life_is_held(const struct map *map, uint32_t life);
 
 /*

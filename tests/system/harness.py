@@ -96,6 +96,8 @@ class Speaker:
     def __init__(self, to, answers, name):
         self.to, self.answers, self.name = to, answers, name
         self.buffer = b""
+        self.children = []
+        self.dir = None
 
     def send(self, *words):
         try:
@@ -234,6 +236,33 @@ class Speaker:
     def idle(self):
         return self.ask("idle")
 
+    # ---- children ----
+
+    def fork(self, *how, run=None):
+        """Its child, as a Speaker with a pid. how: "bare", "signal"; run: in an attempt of a request of that resource."""
+        self.dir = self.dir or tempfile.mkdtemp(prefix="resc-test-")
+        n = len(self.children)
+        paths = [os.path.join(self.dir, "%s%d" % (d, n)) for d in ("in", "out")]
+        for path in paths:
+            os.mkfifo(path)
+        # Open for both, so that neither side waits for the other; the child keeps its own ends.
+        ends = [os.open(path, os.O_RDWR | os.O_CLOEXEC) for path in paths]
+        pid = self.ask(*(("run_fork", run) if run else ("fork",)), *paths, *how)["child"]
+        child = Speaker(os.fdopen(ends[0], "wb", buffering=0), os.fdopen(ends[1], "rb", buffering=0), "child %d" % pid)
+        child.pid = pid
+        self.children.append(child)
+        return child
+
+    def clean_children(self):
+        for child in self.children:
+            child.clean_children()
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child.pid, signal.SIGKILL)
+            child.to.close()
+            child.answers.close()
+        if self.dir:
+            shutil.rmtree(self.dir, ignore_errors=True)
+
 
 class Worker(Speaker):
     """A worker process. env: RESC_FAILPOINT and the like. before: a command that runs it, as unshare."""
@@ -245,8 +274,6 @@ class Worker(Speaker):
             [*before, os.path.join(HELPERS, "worker"), instance], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             stderr=pass_stderr or self.errors, env={**os.environ, **(env or {})})
         super().__init__(self.process.stdin, self.process.stdout, "worker %d" % self.process.pid)
-        self.children = []
-        self.dir = None
         try:
             self.hello = self.receive()
         except Gone:
@@ -283,39 +310,18 @@ class Worker(Speaker):
         """Waits for an end that comes by itself. The return code: -9 for SIGKILL."""
         return self.process.wait(patience)
 
-    def fork(self):
-        """Its child, as a Speaker with a pid."""
-        self.dir = self.dir or tempfile.mkdtemp(prefix="resc-test-")
-        n = len(self.children)
-        paths = [os.path.join(self.dir, "%s%d" % (d, n)) for d in ("in", "out")]
-        for path in paths:
-            os.mkfifo(path)
-        # Open for both, so that neither side waits for the other; the child keeps its own ends.
-        ends = [os.open(path, os.O_RDWR | os.O_CLOEXEC) for path in paths]
-        pid = self.ask("fork", *paths)["child"]
-        child = Speaker(os.fdopen(ends[0], "wb", buffering=0), os.fdopen(ends[1], "rb", buffering=0), "child %d" % pid)
-        child.pid = pid
-        self.children.append(child)
-        return child
-
     def stderr(self):
         self.errors.seek(0)
         return self.errors.read().decode()
 
     def clean(self):
-        for child in self.children:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(child.pid, signal.SIGKILL)
-            child.to.close()
-            child.answers.close()
+        self.clean_children()
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGCONT)
             self.kill()
         for stream in (self.process.stdin, self.process.stdout, self.errors):
             with contextlib.suppress(OSError):
                 stream.close()
-        if self.dir:
-            shutil.rmtree(self.dir, ignore_errors=True)
 
 
 class Rescd:

@@ -48,26 +48,6 @@ def test_permits_of_a_killed_worker_are_back_within_50_ms(host):
     assert rescd.show("payments")["counters"]["permits_reclaimed"] == 20
 
 
-def test_a_death_whose_token_lives_on_in_a_child_is_learnt_by_pidfd_within_50_ms(host):
-    """A child that was made behind the library's back keeps the descriptor, and with it the token, open: only the pidfd tells."""
-    rescd = host(FOUR)
-    watcher = rescd.worker()
-    times, shadows = [], []
-
-    def ready(victim):
-        shadows.append(victim.ask("shadow")["child"])
-        victim.hold("payments", 4)
-        time.sleep(0.1)  # rescd looks at the slots of those that came 50 ms ago for the last time: it has the pidfd now
-
-    try:
-        times = [time_to_reclaim(rescd, watcher, rescd.worker(), ready) for _ in range(3)]
-    finally:
-        for pid in shadows:
-            os.kill(pid, signal.SIGKILL)
-    assert min(times) < 0.050, times
-    assert [e["text"].split()[-1] for e in rescd.events("reaped")] == ["pidfd"] * 3
-
-
 def test_A1_a_probe_of_a_killed_worker_is_back_within_50_ms(host):
     rescd = host(FOUR)
     watcher = rescd.worker()
@@ -81,38 +61,6 @@ def test_A1_a_probe_of_a_killed_worker_is_back_within_50_ms(host):
         watcher.leave(again)
         assert rescd.show("payments")["state"] == "closed"
     assert min(times) < 0.050, times
-
-
-@needs_namespaces
-def test_G2_in_another_pid_namespace_the_tokens_alone_tell_it_within_a_second(host):
-    rescd = host(FOUR)
-    watcher = rescd.worker()
-    times = []
-    for _ in range(3):
-        victim = rescd.worker(before=OTHER_NAMESPACE)
-        assert victim.pid == 1
-        times.append(time_to_reclaim(rescd, watcher, victim, lambda v: take_a_probe_and_three_more(rescd, v)))
-        watcher.call("payments")
-    assert min(times) < 1.0, times
-    assert [e["text"].split()[-1] for e in rescd.events("reaped")] == ["token"] * 3
-
-
-@needs_namespaces
-def test_G2_living_workers_of_other_namespaces_with_the_same_pid_keep_theirs(host):
-    rescd = host({"resources": {"payments": {"bulkhead": {"limit": 4}}}})
-    crew = [rescd.worker(before=OTHER_NAMESPACE) for _ in range(3)]
-    assert [w.pid for w in crew] == [1, 1, 1]
-    for worker in crew:
-        worker.hold("payments", 1)
-    crew[0].process.kill()
-    until(lambda: rescd.show("payments")["permits"]["in_use"] == 2, what="one permit back")
-    # A full sweep by a worker, which sees none of those processes.
-    asker = rescd.worker()
-    asker.hold("payments", 2)
-    time.sleep(0.06)
-    assert asker.enter("payments")["answer"] == "full"
-    assert rescd.show("payments")["permits"]["in_use"] == 4
-    assert all(worker.call("payments")["answer"] == "full" for worker in crew[1:])
 
 
 def test_without_rescd_who_meets_a_full_bulkhead_reclaims(host):

@@ -12,7 +12,8 @@
  *	loop NAME COUNT FAIL_SHARE SEED [OPTION...] | busy NAME FAIL_SHARE SEED [OPTION...] | idle
  *	once_begin NAME KEY [OPTION...] | once_done NUMBER ANSWER | once_abandon NUMBER
  *	deadline_parse ms|grpc TEXT | deadline_format ms|grpc NS|none | retry_after TEXT | within PARENT_MS MS
- *	seed NUMBER | advance NS | fork IN OUT | shadow | exec | spawn | fds | close | exit STATUS | quit STATUS
+ *	seed NUMBER | advance NS | fork IN OUT [bare|signal] | run_fork NAME IN OUT | daemonize | shadow | exec | spawn [vfork] | fds
+ *	close_descriptors | cover_descriptors FILE | limit RESOURCE NUMBER | drop ID [ROOT] | close | exit STATUS | quit STATUS | abort
  *
  * An OPTION of a call is deadline=MS (from now), priority=critical|normal|low, cost=N, flags=N or reserved=N; for enter also ticket=N,
  * the place of the ticket. Of a retry it is deadline=MS, flags=N, pushback=MS or previous=NS. TEXT, KEY and ANSWER are in
@@ -26,6 +27,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <jansson.h>
 #include <pthread.h>
 #include <signal.h>
@@ -33,6 +35,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -667,30 +670,154 @@ static void do_fds(struct worker *w, char **words)
 	answer(json_pack("{s:o, s:i}", "fds", fds, "pid", (int)getpid()));
 }
 
-static void do_fork(struct worker *w, char **words)
+/* A child that the library does not hear of: no handler of pthread_atfork runs. */
+static pid_t fork_bare(void)
 {
-	(void)w;
-	fflush(stdout);
-	pid_t child = fork();
+	return (pid_t)syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL);
+}
 
-	if (child != 0) {
-		answer(json_pack("{s:i}", "child", (int)child));
-		return;
-	}
-	int from = open(words[1], O_RDONLY), to = open(words[2], O_WRONLY);
+static volatile pid_t forked_by_handler;
+
+static void fork_in_handler(int number)
+{
+	(void)number;
+	forked_by_handler = fork();
+}
+
+static pid_t fork_in_a_signal_handler(void)
+{
+	signal(SIGUSR1, fork_in_handler);
+	raise(SIGUSR1);
+	return forked_by_handler;
+}
+
+static pid_t fork_as(const char *how)
+{
+	if (how != NULL && strcmp(how, "bare") == 0)
+		return fork_bare();
+	if (how != NULL && strcmp(how, "signal") == 0)
+		return fork_in_a_signal_handler();
+	return fork();
+}
+
+/* The child goes on with two named pipes instead of the parent's. */
+static void answer_on(const char *in, const char *out)
+{
+	int from = open(in, O_RDONLY), to = open(out, O_WRONLY);
+
 	if (from < 0 || to < 0 || dup2(from, STDIN_FILENO) < 0 || dup2(to, STDOUT_FILENO) < 0)
 		_exit(9);
 	close(from);
 	close(to);
 }
 
-/* As a program does that forks without the C library's handlers. The child holds our liveness token, also when we are dead. */
+static void do_fork(struct worker *w, char **words)
+{
+	(void)w;
+	fflush(stdout);
+	pid_t child = fork_as(words[3]);
+
+	if (child != 0)
+		answer(json_pack("{s:i}", "child", (int)child));
+	else
+		answer_on(words[1], words[2]);
+}
+
+/* The attempt of a request forks: the child comes out of resc_run too. */
+struct forking {
+	char **words;
+	pid_t child;
+};
+
+static enum resc_outcome attempt_that_forks(void *arg, int64_t timeout_ms, unsigned attempt)
+{
+	struct forking *f = arg;
+
+	(void)timeout_ms;
+	(void)attempt;
+	fflush(stdout);
+	f->child = fork();
+	if (f->child == 0)
+		answer_on(f->words[2], f->words[3]);
+	return RESC_OK;
+}
+
+static void do_run_fork(struct worker *w, char **words)
+{
+	struct forking f = {words, -1};
+	resc_resource *resource = resource_of(w, words[1]);
+
+	if (resource == NULL)
+		return;
+	int r = resc_run(resource, attempt_that_forks, &f, NULL, NULL);
+	answer(json_pack("{s:i, s:i}", "r", r, "child", (int)f.child));
+}
+
+/* As daemons do it: the process that opened the view exits, and its grandchild goes on. */
+static void do_daemonize(struct worker *w, char **words)
+{
+	(void)words;
+	fflush(stdout);
+	if (fork() != 0)
+		_exit(0);
+	setsid();
+	if (fork() != 0)
+		_exit(0);
+	do_status(w, NULL);
+}
+
+/* All descriptors that this program did not open itself, as daemons do. */
+static void do_close_descriptors(struct worker *w, char **words)
+{
+	(void)w;
+	(void)words;
+	answer(result(close_range(STDERR_FILENO + 1, ~0U, 0) == 0 ? 0 : -errno));
+}
+
+/* Another file under the number of every descriptor that leads to a segment. How many. */
+static void do_cover_descriptors(struct worker *w, char **words)
+{
+	char path[32], target[512];
+	int file = open(words[1], O_RDWR | O_CREAT | O_CLOEXEC, 0600), covered = 0;
+
+	(void)w;
+	for (int fd = STDERR_FILENO + 1; file >= 0 && fd < 256; fd++) {
+		snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+		ssize_t n = readlink(path, target, sizeof(target) - 1);
+		target[n < 0 ? 0 : n] = '\0';
+		if (strstr(target, "/resc.") != NULL)
+			covered += dup2(file, fd) == fd;
+	}
+	answer(json_pack("{s:i}", "covered", covered));
+}
+
+/* No descriptor can be opened any more, no memory mapped, ...: number as in <sys/resource.h>. */
+static void do_limit(struct worker *w, char **words)
+{
+	const struct rlimit limit = {strtoul(words[2], NULL, 10), strtoul(words[2], NULL, 10)};
+
+	(void)w;
+	answer(result(setrlimit((__rlimit_resource_t)atoi(words[1]), &limit) == 0 ? 0 : -errno));
+}
+
+/* Another root directory, then another user: what servers do after they have opened what they need. */
+static void do_drop(struct worker *w, char **words)
+{
+	const unsigned id = (unsigned)strtoul(words[1], NULL, 10);
+	bool done = (words[2] == NULL || (chroot(words[2]) == 0 && chdir("/") == 0)) && setgroups(0, NULL) == 0 && setgid(id) == 0 &&
+	            setuid(id) == 0;
+
+	(void)w;
+	answer(result(done ? 0 : -errno));
+}
+
+/* A child that never says anything, and keeps all that it got from us, also when we are dead. */
 static void do_shadow(struct worker *w, char **words)
 {
 	(void)w;
 	(void)words;
 	fflush(stdout);
-	long child = syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL);
+	pid_t child = fork_bare();
 
 	if (child == 0) {
 		close(STDOUT_FILENO);
@@ -711,17 +838,31 @@ static void do_exec(struct worker *w, char **words)
 	complain(strerror(errno));
 }
 
+static pid_t spawn_by_vfork(char **arguments)
+{
+	pid_t child = vfork(); /* NOLINT(clang-analyzer-security.insecureAPI.vfork): it is what is tried here */
+
+	if (child == 0) {
+		execv("/proc/self/exe", arguments);
+		_exit(9);
+	}
+	return child;
+}
+
 /* The same, beside this one; its answer is ours. */
 static void do_spawn(struct worker *w, char **words)
 {
 	char *arguments[] = {"worker", "--fds", NULL};
-	pid_t child;
+	pid_t child = -1;
 	int status;
 
 	(void)w;
-	(void)words;
 	fflush(stdout);
-	if (posix_spawn(&child, "/proc/self/exe", NULL, NULL, arguments, environ) != 0 || waitpid(child, &status, 0) != child)
+	if (words[1] != NULL && strcmp(words[1], "vfork") == 0)
+		child = spawn_by_vfork(arguments);
+	else if (posix_spawn(&child, "/proc/self/exe", NULL, NULL, arguments, environ) != 0)
+		child = -1;
+	if (child < 0 || waitpid(child, &status, 0) != child)
 		complain("cannot spawn");
 }
 
@@ -743,6 +884,16 @@ static void do_quit(struct worker *w, char **words)
 {
 	(void)w;
 	_exit(words[1] == NULL ? 0 : atoi(words[1]));
+}
+
+static void do_abort(struct worker *w, char **words)
+{
+	const struct rlimit none = {0, 0};
+
+	(void)w;
+	(void)words;
+	setrlimit(RLIMIT_CORE, &none);
+	abort();
 }
 
 /* ---- commands ---- */
@@ -773,14 +924,21 @@ static const struct command commands[] = {
         {"status", 1, 1, do_status},
         {"lookup", 2, 2, do_lookup},
         {"garbage", 1, 1, do_garbage},
-        {"fork", 3, 3, do_fork},
+        {"fork", 3, 4, do_fork},
+        {"run_fork", 4, 4, do_run_fork},
+        {"daemonize", 1, 1, do_daemonize},
+        {"close_descriptors", 1, 1, do_close_descriptors},
+        {"cover_descriptors", 2, 2, do_cover_descriptors},
+        {"limit", 3, 3, do_limit},
+        {"drop", 2, 3, do_drop},
         {"shadow", 1, 1, do_shadow},
         {"exec", 1, 1, do_exec},
-        {"spawn", 1, 1, do_spawn},
+        {"spawn", 1, 2, do_spawn},
         {"fds", 1, 1, do_fds},
         {"close", 1, 1, do_close},
         {"exit", 1, 2, do_exit},
         {"quit", 1, 2, do_quit},
+        {"abort", 1, 1, do_abort},
 };
 
 static unsigned split(char *line, char **words)

@@ -495,6 +495,8 @@ START_TEST(the_lock_of_the_daemon_says_that_it_lives)
 	other.private_mode = false;
 	other.access = MAP_READER;
 	other.fd = open(path, O_RDONLY);
+	other.dev = shared.map.dev;
+	other.ino = shared.map.ino;
 	ck_assert_int_ge(other.fd, 0);
 	inspect_daemon(&other, &d);
 	ck_assert(d.alive);

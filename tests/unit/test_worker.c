@@ -239,6 +239,30 @@ START_TEST(a_token_is_seen_from_another_process_and_dropped_with_its_owner)
 }
 END_TEST
 
+START_TEST(a_life_hangs_on_no_descriptor)
+{
+	struct map map = own_map();
+	struct worker worker = {0};
+	int pair[2];
+
+	ck_assert_int_eq(worker_register(&map, &worker), 0);
+	close(map.fd);
+	ck_assert(life_is_held(&n.map, worker.life));
+	ck_assert(life_is_held(&map, worker.life)); /* it finds another way to ask */
+	/* Another file under that number is asked nothing, and is not closed. */
+	ck_assert_int_eq(pipe(pair), 0);
+	ck_assert(pair[0] == map.fd || dup2(pair[0], map.fd) == map.fd);
+	ck_assert(life_is_held(&map, worker.life));
+	int fd = map.fd;
+	worker_unregister(&map, &worker);
+	ck_assert_uint_eq(slots_taken(), 0);
+	map_close(&map);
+	ck_assert_int_ge(fcntl(fd, F_GETFD), 0);
+	close(fd);
+	close(pair[1]);
+}
+END_TEST
+
 /* ---- reaping ---- */
 
 static void take_everything(const struct map *map, uint32_t life)
@@ -507,7 +531,7 @@ END_TEST
 START_TEST(F10_a_table_full_of_the_living_is_an_error_that_takes_nothing)
 {
 	struct map maps[17];
-	struct worker workers[17] = {{0, 0}};
+	struct worker workers[17] = {0};
 
 	for (int i = 0; i < 16; i++) {
 		maps[i] = own_map();
@@ -909,6 +933,7 @@ int main(void)
 	        a_token_is_seen_from_another_process_and_dropped_with_its_owner,
 	        a_lock_of_somebody_who_may_only_read_keeps_no_dead_one_alive,
 	        lives_that_somebody_has_locked_are_an_error_that_takes_nothing,
+	        a_life_hangs_on_no_descriptor,
 	        each_cell_of_each_kind_is_freed_and_no_other,
 	        F7_death_of_a_reaper_at_each_step_is_finished_by_the_next,
 	        a_slow_reaper_takes_nothing_from_the_next_owner_of_the_slot,

@@ -4,6 +4,7 @@ import os
 import random
 import signal
 import subprocess
+import time
 
 import pytest
 from harness import HELPERS, RESCD, Gone, may, metric, until, wait_for_end
@@ -54,20 +55,173 @@ def test_G4_the_parent_may_go_first(host):
     assert in_use(rescd) == 0
 
 
-def test_G4_a_child_that_has_not_called_yet_does_not_keep_its_dead_parent_alive(host):
+FORMS = [(), ("bare",), ("signal",)]  # fork(), clone() behind the C library's back, fork() in a signal handler
+
+
+@pytest.mark.parametrize("how", FORMS, ids=lambda how: how[0] if how else "fork")
+def test_G4_a_child_does_not_keep_its_dead_parent_alive_whatever_way_it_was_made(host, how):
+    """By the tokens alone, before the child calls anything: nothing of the parent's token is in the child."""
     rescd = host(CONFIG)
     parent = rescd.worker()
     parent.hold("payments", 9)
-    child = parent.fork()
+    child = parent.fork(*how)
     child.ask("fds")
-    rescd.kill()  # by the tokens alone
+    rescd.kill()
     parent.kill()
     other = rescd.worker()
-    until(lambda: other.enter("payments")["r"] == 0, what="the dead parent's permits")
+    other.until_admitted("payments", what="the dead parent's permits")
     assert child.call("payments")["r"] == 0
 
 
-@pytest.mark.parametrize("end", [("quit", "0"), ("exit", "0"), ("exec",)], ids=" ".join)
+@pytest.mark.parametrize("how", FORMS, ids=lambda how: how[0] if how else "fork")
+def test_G4_a_child_is_a_worker_of_its_own_whatever_way_it_was_made(host, how):
+    rescd = host(CONFIG)
+    parent = rescd.worker()
+    held = parent.hold("payments", 2)
+    child = parent.fork(*how)
+    grandchild = child.fork(*how)
+    tickets = [p.enter("payments") for p in (child, grandchild)]
+    assert [t["r"] for t in tickets] == [0, 0]
+    assert [p.leave(held[0])["r"] for p in (child, grandchild)] == [-116, -116]  # ESTALE
+    assert {w["pid"] for w in rescd.snapshot()["workers"]} == {parent.pid, child.pid, grandchild.pid}
+    os.kill(child.pid, signal.SIGKILL)
+    until(lambda: in_use(rescd) == 3, what="the child's permit is back, the others stay")
+    assert grandchild.leave(tickets[1])["r"] == 0 and [parent.leave(t)["r"] for t in held] == [0, 0]
+    assert in_use(rescd) == 0
+
+
+def test_G4_a_request_that_forks_in_its_attempt_ends_once(host):
+    rescd = host(CONFIG)
+    parent = rescd.worker()
+    child = parent.fork(run="payments")
+    assert child.receive() == {"r": 0, "child": 0}  # what its attempt said; it was the parent's request, and is counted there
+    assert child.call("payments")["r"] == 0
+    seen = rescd.show("payments")
+    assert (seen["permits"]["in_use"], seen["counters"]["ended_ok"], seen["counters"]["admitted"]) == (0, 2, 2)
+
+
+def test_G4_children_of_a_process_whose_threads_are_inside_calls(host):
+    rescd = host(CONFIG)
+    parent = rescd.worker()
+    parent.busy("payments", 0.1)
+    children = []
+    for i in range(30):
+        child = parent.fork(*(() if i % 2 else ("signal",)))
+        assert child.call("payments")["r"] == 0
+        if i % 3:
+            os.kill(child.pid, signal.SIGKILL)
+        else:
+            children.append(child)
+    told = parent.idle()
+    assert (told["errors"], told["leave_errors"]) == (0, 0)
+    until(lambda: len(rescd.snapshot()["workers"]) == 1 + len(children), what="the parent and the children that live")
+    assert [c.call("payments")["r"] for c in children] == [0] * 10 and in_use(rescd) == 0
+    counters = rescd.show("payments")["counters"]
+    assert counters["admitted"] == told["admitted"] + 40
+
+
+def test_G4_a_program_that_becomes_a_daemon_after_it_has_opened_its_view(host):
+    """The opener exits, all descriptors are closed, and the grandchild serves."""
+    rescd = host(CONFIG)
+    worker = rescd.worker()
+    worker.hold("payments", 1)
+    first = worker.pid
+    pid = worker.ask("daemonize")["pid"]
+    worker.process.wait()
+    assert worker.ask("close_descriptors")["r"] == 0
+    kept = worker.hold("payments", 2)
+    assert [w["pid"] for w in rescd.snapshot()["workers"]] == [pid] and pid != first
+    assert in_use(rescd) == 2 and [worker.leave(t)["r"] for t in kept] == [0, 0]
+
+
+# ---- descriptors that a program closes, or opens anew, behind the library's back ----
+
+def look_around(rescd, worker):
+    """Everybody looks for the dead, rescd and a worker that meets a full bulkhead."""
+    other = rescd.worker()
+    rest = other.hold("payments", 9 - in_use(rescd))
+    time.sleep(0.06)
+    assert other.enter("payments")["answer"] == "full"
+    for _ in range(3):
+        time.sleep(0.06)
+        assert worker.enter("payments")["answer"] == "full"
+    for ticket in rest:
+        other.leave(ticket)
+    other.end()
+
+
+def test_G4_a_worker_whose_descriptors_are_all_closed_lives_on(host):
+    rescd = host(CONFIG)
+    worker = rescd.worker()
+    kept = worker.hold("payments", 3)
+    worker.ask("close_descriptors")
+    rescd.restart()  # who asks for the tokens of all
+    look_around(rescd, worker)
+    assert in_use(rescd) == 3
+    assert [worker.leave(t)["r"] for t in kept] == [0] * 3
+    worker.hold("payments", 2)
+    worker.kill()
+    until(lambda: in_use(rescd) == 0, what="its death is noticed all the same")
+
+
+@pytest.mark.parametrize("daemon", ["with rescd", "without"])
+def test_G4_a_file_that_comes_under_the_number_of_a_descriptor_is_left_alone(host, daemon):
+    """Locks are not asked of it, nor taken on it, and it is not closed: by calls, a look for the dead, a child, or the end of the view."""
+    rescd = host(CONFIG)
+    worker, other = rescd.crew(2)
+    other.hold("payments", 1)
+    kept = worker.hold("payments", 3)
+    path = os.path.join(rescd.dir, "other")
+    covered = worker.ask("cover_descriptors", path)["covered"]
+    assert covered == 1
+    if daemon == "without":
+        rescd.kill()
+    look_around(rescd, worker)
+    assert in_use(rescd) == 4  # nobody was declared dead
+    child = worker.fork()
+    assert child.call("payments")["r"] == 0
+    assert path in child.ask("fds")["fds"]
+    assert [worker.leave(t)["r"] for t in kept] == [0] * 3
+    with open("/proc/locks", encoding="utf-8") as locks:
+        assert not any(line.split()[5].endswith(":%d" % os.stat(path).st_ino) for line in locks)
+    worker.ask("close")
+    assert worker.ask("fds")["fds"].count(path) == covered + 1
+    assert {w["pid"] for w in rescd.snapshot()["workers"]} == {other.pid, child.pid}
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root")
+def test_G4_a_worker_that_goes_into_another_root_as_another_user_goes_on(host):
+    rescd = host(CONFIG)
+    worker = rescd.worker()
+    kept = worker.hold("payments", 2)
+    child = worker.fork()
+    empty = os.path.join(rescd.dir, "empty")
+    os.mkdir(empty)
+    assert [p.ask("drop", 65534, empty)["r"] for p in (worker, child)] == [0, 0]
+    assert [worker.leave(t)["r"] for t in kept] == [0, 0] and worker.call("payments")["r"] == 0
+    time.sleep(1.1)  # the look of once a second finds no name here: the view stays
+    assert worker.call("payments")["r"] == 0 and worker.status()["mode"] == "shared"
+    worker.hold("payments", 2)
+    told = child.status()  # nobody can attach from here
+    assert told["mode"] == "private" and told["reason"] and child.call("payments")["r"] == 0
+    worker.kill()
+    until(lambda: in_use(rescd) == 0, what="two permits back")
+
+
+def test_G4_a_worker_without_descriptors_left_goes_on_and_its_children_say_why(host):
+    rescd = host(CONFIG)
+    worker = rescd.worker()
+    kept = worker.hold("payments", 2)
+    child = worker.fork()
+    for process in (worker, child):
+        assert process.ask("limit", 7, 3)["r"] == 0  # RLIMIT_NOFILE
+    assert [worker.leave(t)["r"] for t in kept] == [0, 0] and worker.call("payments")["r"] == 0
+    told = child.status()
+    assert told["mode"] == "private" and "Too many open files" in told["reason"]
+    assert child.call("payments")["r"] == 0
+
+
+@pytest.mark.parametrize("end", [("quit", "0"), ("exit", "0"), ("exec",), ("abort",)], ids=" ".join)
 def test_G4_whatever_way_a_child_ends_the_parent_keeps_its_permit(host, end):
     rescd = host(CONFIG)
     parent = rescd.worker()
@@ -84,12 +238,13 @@ def test_G4_whatever_way_a_child_ends_the_parent_keeps_its_permit(host, end):
     assert parent.leave(held)["r"] == 0
 
 
-def test_G4_exec_and_spawn_leak_no_descriptor(host):
+def test_G4_exec_and_spawn_leak_no_descriptor_and_no_mapping(host):
     rescd = host(CONFIG)
     worker = rescd.worker()
     held = worker.hold("payments", 1)[0]
     assert any(rescd.segment in name for name in worker.ask("fds")["fds"])
-    assert not any("resc" in name for name in worker.ask("spawn")["fds"])  # (e)
+    for how in ((), ("vfork",)):  # (e)
+        assert not any("resc" in name for name in worker.ask("spawn", *how)["fds"])
     assert worker.leave(held)["r"] == 0
     worker.hold("payments", 3)
     assert not any("resc." in name for name in worker.ask("exec")["fds"])

@@ -149,7 +149,7 @@ static void mourn(uint32_t index)
 static bool is_registered(const struct map *map, uint32_t life)
 {
 	for (uint32_t i = 0; i < map->dims.workers; i++)
-		if (atomic_load_explicit(&map->workers[i].life, memory_order_acquire) == life)
+		if (atomic_load_explicit(&map_worker(map, i)->life, memory_order_acquire) == life)
 			return true;
 	return false;
 }

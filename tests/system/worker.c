@@ -13,7 +13,7 @@
  *	once_begin NAME KEY [OPTION...] | once_done NUMBER ANSWER | once_abandon NUMBER
  *	deadline_parse ms|grpc TEXT | deadline_format ms|grpc NS|none | retry_after TEXT | within PARENT_MS MS
  *	seed NUMBER | advance NS | fork IN OUT [bare|signal] | run_fork NAME IN OUT | daemonize | shadow | exec | spawn [vfork] | fds
- *	close_descriptors | cover_descriptors FILE | limit RESOURCE NUMBER | drop ID [ROOT] | close | exit STATUS | quit STATUS | abort
+ *	close_descriptors | cover_descriptors FILE | limit RESOURCE NUMBER | drop ID [ROOT] | close | exit STATUS | quit STATUS | abort | leave_main
  *
  * An OPTION of a call is deadline=MS (from now), priority=critical|normal|low, cost=N, flags=N or reserved=N; for enter also ticket=N,
  * the place of the ticket. Of a retry it is deadline=MS, flags=N, pushback=MS or previous=NS. TEXT, KEY and ANSWER are in
@@ -874,6 +874,22 @@ static void do_close(struct worker *w, char **words)
 	answer(result(0));
 }
 
+static void *serve(void *arg);
+
+/* The first thread ends, another one goes on: to /proc the process looks like a zombie. */
+static void do_leave_main(struct worker *w, char **words)
+{
+	pthread_t thread;
+
+	(void)words;
+	if (pthread_create(&thread, NULL, serve, w) != 0) {
+		complain("no thread");
+		return;
+	}
+	answer(result(0));
+	pthread_exit(NULL);
+}
+
 static void do_exit(struct worker *w, char **words)
 {
 	(void)w;
@@ -939,6 +955,7 @@ static const struct command commands[] = {
         {"exit", 1, 2, do_exit},
         {"quit", 1, 2, do_quit},
         {"abort", 1, 1, do_abort},
+        {"leave_main", 1, 1, do_leave_main},
 };
 
 static unsigned split(char *line, char **words)
@@ -968,11 +985,25 @@ static void obey(struct worker *w, char **words, unsigned n)
 	complain("no such command");
 }
 
+static void *serve(void *arg)
+{
+	struct worker *w = arg;
+	char line[4096], *words[WORDS];
+
+	while (fgets(line, sizeof(line), stdin) != NULL) {
+		unsigned n = split(line, words);
+
+		if (n > 0)
+			obey(w, words, n);
+	}
+	resc_close(w->host);
+	exit(0);
+}
+
 int main(int argc, char **argv)
 {
 	static struct worker w;
 	struct resc_error err;
-	char line[4096], *words[WORDS];
 
 	if (argc == 2 && strcmp(argv[1], "--fds") == 0) {
 		do_fds(&w, NULL);
@@ -984,12 +1015,5 @@ int main(int argc, char **argv)
 		return 1;
 	}
 	do_status(&w, NULL);
-	while (fgets(line, sizeof(line), stdin) != NULL) {
-		unsigned n = split(line, words);
-
-		if (n > 0)
-			obey(&w, words, n);
-	}
-	resc_close(w.host);
-	return 0;
+	serve(&w);
 }

@@ -155,11 +155,26 @@ static inline word *map_permits(const struct map *map, const struct state *state
 	return (word *)((uintptr_t)state + map->sizes.state);
 }
 
+/* The permit cells of a resource, for whoever goes through them: what a loop with atomic accesses would load again and again. */
+struct map_cells {
+	word *first;
+	uint32_t shift;
+};
+
+static inline struct map_cells map_cells(const struct map *map, const struct state *state)
+{
+	return (struct map_cells){map_permits(map, state), map->permit_shift};
+}
+
 /* Where the cell of that number is: consecutive numbers are on different lines, so that a small limit still has no shared lines. */
+static inline word *map_cell(struct map_cells cells, uint32_t cell)
+{
+	return cells.first + (size_t)(cell & ((1u << cells.shift) - 1)) * (SEGMENT_LINE / 8) + (cell >> cells.shift);
+}
+
 static inline word *map_permit(const struct map *map, const struct state *state, uint32_t cell)
 {
-	uint32_t shift = map->permit_shift;
-	return map_permits(map, state) + (size_t)(cell & ((1u << shift) - 1)) * (SEGMENT_LINE / 8) + (cell >> shift);
+	return map_cell(map_cells(map, state), cell);
 }
 
 /* The shards before this one are claimed by workers; from this one on, a power of two, they are SHARD_COMMON from the start. */

@@ -22,10 +22,11 @@ static unsigned bounded(const struct map *map, unsigned cells)
 /* One pass over the cells below `effective`. False: at no moment of the pass was any of them seen free and still free at the CAS. */
 static bool take_a_cell(const struct map *map, struct state *state, uint64_t permit, uint32_t start, unsigned effective, uint32_t *cell)
 {
+	const struct map_cells cells = map_cells(map, state);
 	uint32_t c = start < effective ? start : start % effective;
 
 	for (unsigned i = 0; i < effective; i++) {
-		word *place = map_permit(map, state, c);
+		word *place = map_cell(cells, c);
 		uint64_t none = 0;
 		if (atomic_load_explicit(place, memory_order_relaxed) == 0 &&
 		    atomic_compare_exchange_strong_explicit(place, &none, permit, memory_order_seq_cst, memory_order_relaxed)) {
@@ -76,6 +77,7 @@ bool permit_acquire_below(const struct map *map, struct state *state, uint64_t p
 
 unsigned permit_settled(const struct map *map, const struct state *state, uint64_t w)
 {
+	const struct map_cells cells = map_cells(map, state);
 	unsigned target = bounded(map, limit_target(w));
 	unsigned allowed = limit_debt(w) >= target ? 0 : target - limit_debt(w);
 	unsigned occupied = 0;
@@ -88,7 +90,7 @@ unsigned permit_settled(const struct map *map, const struct state *state, uint64
 		if (e == 0)
 			return limit_effective(w);
 		e--;
-		occupied += atomic_load_explicit(map_permit(map, state, e), memory_order_seq_cst) != 0;
+		occupied += atomic_load_explicit(map_cell(cells, e), memory_order_seq_cst) != 0;
 	}
 	return e;
 }
@@ -150,10 +152,11 @@ unsigned permit_reach(const struct map *map, const struct state *state)
 
 unsigned permit_occupied(const struct map *map, const struct state *state)
 {
+	const struct map_cells cells = map_cells(map, state);
 	unsigned reach = permit_reach(map, state);
 	unsigned n = 0;
 
 	for (uint32_t i = 0; i < reach; i++)
-		n += atomic_load_explicit(map_permit(map, state, i), memory_order_seq_cst) != 0;
+		n += atomic_load_explicit(map_cell(cells, i), memory_order_seq_cst) != 0;
 	return n;
 }

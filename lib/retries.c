@@ -24,12 +24,13 @@
 
 unsigned retries_count(const struct map *map, const struct state *state, unsigned *calls)
 {
+	const struct map_cells cells = map_cells(map, state);
 	unsigned reach = permit_reach(map, state);
 	unsigned inside = 0;
 	unsigned retries = 0;
 
 	for (uint32_t i = 0; i < reach; i++) {
-		uint64_t permit = atomic_load_explicit(map_permit(map, state, i), memory_order_seq_cst);
+		uint64_t permit = atomic_load_explicit(map_cell(cells, i), memory_order_seq_cst);
 		inside += permit != 0;
 		retries += permit != 0 && permit_is_retry(permit);
 	}

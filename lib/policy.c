@@ -141,26 +141,34 @@ void policy_clamp(struct policy *p, const struct segment_dims *dims)
 	put_inside(&p->timeout_total_ms, 0, day_ms);
 }
 
-int policy_read(const struct map *map, uint32_t index, struct policy *policy, uint64_t *sequence)
+bool policy_read_raw(const struct map *map, uint32_t index, struct policy *policy, uint64_t *sequence)
 {
 	struct policy_record *record = map_policy(map, index);
 	const size_t count = words_in_common(map);
 	uint64_t words[POLICY_WORDS] = {0};
+	uint64_t s = atomic_load_explicit(&record->sequence, memory_order_acquire);
+	const word *copy = policy_copy(map, record, s);
+
+	for (size_t k = 0; k < count; k++) {
+		words[k] = atomic_load_explicit(&copy[k], memory_order_relaxed);
+		if (k == POLICY_WORDS / 2)
+			FAILPOINT("policy.reading");
+	}
+	atomic_thread_fence(memory_order_acquire);
+	memcpy(policy, words, sizeof *policy);
+	*sequence = s;
+	return atomic_load_explicit(&record->sequence, memory_order_relaxed) == s;
+}
+
+int policy_read(const struct map *map, uint32_t index, struct policy *policy, uint64_t *sequence)
+{
+	struct policy read;
 
 	for (int i = 0; i < READ_TRIES; i++) {
-		uint64_t s = atomic_load_explicit(&record->sequence, memory_order_acquire);
-		const word *copy = policy_copy(map, record, s);
-		for (size_t k = 0; k < count; k++) {
-			words[k] = atomic_load_explicit(&copy[k], memory_order_relaxed);
-			if (k == POLICY_WORDS / 2)
-				FAILPOINT("policy.reading");
-		}
-		atomic_thread_fence(memory_order_acquire);
-		if (atomic_load_explicit(&record->sequence, memory_order_relaxed) != s)
+		if (!policy_read_raw(map, index, &read, sequence))
 			continue;
-		memcpy(policy, words, sizeof *policy);
+		*policy = read;
 		policy_clamp(policy, &map->dims);
-		*sequence = s;
 		return 0;
 	}
 	return -EAGAIN;

@@ -30,6 +30,8 @@ static inline uint64_t policy_attempt_ms(const struct policy *policy, bool probe
 
 /* A consistent, clamped copy. Returns its sequence in *sequence. -EAGAIN when the writer was too fast for several tries. */
 int policy_read(const struct map *map, uint32_t index, struct policy *policy, uint64_t *sequence);
+/* One try, as the bytes stand there. False: rescd wrote meanwhile, and they may be of two policies. */
+bool policy_read_raw(const struct map *map, uint32_t index, struct policy *policy, uint64_t *sequence);
 
 /* The copy that a sequence names. */
 static inline word *policy_copy(const struct map *map, struct policy_record *record, uint64_t sequence)

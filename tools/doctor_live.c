@@ -110,7 +110,7 @@ void doctor_look_at_live(struct doctor *doctor)
 
 static void free_place(const struct doctor *d, const struct finding *f)
 {
-	doctor_swap(&d->map->events[f->place].stamp, f->seen, 0);
+	doctor_swap(&map_event(d->map, f->place)->stamp, f->seen, 0);
 }
 
 static void raise_cursor(const struct doctor *d, const struct finding *f)
@@ -138,7 +138,7 @@ static struct ring read_ring(const struct doctor *d, uint64_t number)
 	struct ring ring = {0};
 
 	for (uint32_t i = 0; i < d->map->dims.events; i++) {
-		uint64_t stamp = doctor_load(&d->map->events[i].stamp);
+		uint64_t stamp = doctor_load(&map_event(d->map, i)->stamp);
 		if (stamp == 0 || (stamp & EVENT_BUSY) != 0 || !is_at_its_place(d, i, stamp))
 			continue;
 		ring.stamped++;
@@ -152,7 +152,7 @@ static void look_at_place(struct doctor *d, uint32_t place)
 {
 	struct finding f = {.check = CHECK_EVENTS_STAMP,
 	                    .place = place,
-	                    .seen = doctor_load(&d->map->events[place].stamp),
+	                    .seen = doctor_load(&map_event(d->map, place)->stamp),
 	                    .repair = free_place,
 	                    .remedy = "free the place"};
 	uint64_t cursor = doctor_load(&live_of(d)->next_event) & ~EVENT_BUSY;

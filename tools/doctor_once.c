@@ -41,7 +41,7 @@ static void free_slot(const struct doctor *d, const struct finding *f)
 static void shorten(const struct doctor *d, const struct finding *f)
 {
 	/* Were the slot another key's by now, the time would be too. */
-	doctor_swap(&d->map->once_entries[f->place].expires_ms, f->more, (clock_coarse_ms(d->map) + TTL_MOST_MS) & TIME_MASK);
+	doctor_swap(&map_once_entry(d->map, f->place)->expires_ms, f->more, (clock_coarse_ms(d->map) + TTL_MOST_MS) & TIME_MASK);
 }
 
 static void open_table(const struct doctor *d, const struct finding *f)

@@ -16,9 +16,8 @@
 #include "doctor.h"
 #include "policy.h"
 
-#define POLICY_WORDS (sizeof(struct policy) / 8)
-#define RELOAD       "resctl reload: rescd writes it again"
-#define REPLACE      "remove the segment's name while rescd runs: it makes a successor with all states"
+#define RELOAD  "resctl reload: rescd writes it again"
+#define REPLACE "remove the segment's name while rescd runs: it makes a successor with all states"
 
 /* ---- names, over all records ---- */
 
@@ -90,26 +89,13 @@ static void look_at_name(struct doctor *d, const struct policy_record *record)
 		doctor_suspect(d, &f, "name", "has characters that no name has");
 }
 
-/* The copy that counts, as it stands there. False: rescd is writing. */
-static bool read_raw(const struct policy_record *record, struct policy *policy, uint64_t *sequence)
-{
-	uint64_t words[POLICY_WORDS] = {0};
-
-	*sequence = doctor_load(&record->sequence);
-	for (size_t i = 0; i < POLICY_WORDS; i++)
-		words[i] = atomic_load_explicit(&record->copies[*sequence & 1][i], memory_order_relaxed);
-	/* As policy_read: the copying stays in front of the second look. */
-	atomic_thread_fence(memory_order_acquire);
-	memcpy(policy, words, sizeof(*policy));
-	return atomic_load_explicit(&record->sequence, memory_order_relaxed) == *sequence;
-}
-
-static void look_at_values(struct doctor *d, const struct policy_record *record)
+static void look_at_values(struct doctor *d)
 {
 	struct finding f = {.check = CHECK_POLICY_VALUES, .place = DOCTOR_ONE, .remedy = RELOAD};
 	struct policy raw, clamped;
 
-	if (!read_raw(record, &raw, &f.seen))
+	/* Not now: rescd is writing. */
+	if (!policy_read_raw(d->map, d->resource, &raw, &f.seen))
 		return;
 	f.more = fnv1a(&raw, sizeof(raw));
 	clamped = raw;
@@ -123,8 +109,6 @@ static void look_at_values(struct doctor *d, const struct policy_record *record)
 
 void doctor_look_at_policy(struct doctor *doctor)
 {
-	const struct policy_record *record = &doctor->map->policies[doctor->resource];
-
-	look_at_name(doctor, record);
-	look_at_values(doctor, record);
+	look_at_name(doctor, map_policy(doctor->map, doctor->resource));
+	look_at_values(doctor);
 }

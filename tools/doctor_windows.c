@@ -23,20 +23,15 @@
 #define LATE_CALLS (UINT64_C(1) << 20) /* that ended in the superseded segment */
 #define SKEW_MS    1000u               /* much more than the clocks of two processors differ */
 
-/* The carried one comes after the shards. */
-static struct shard *shard_at(const struct map *map, struct state *state, uint32_t i)
-{
-	return i < map->dims.shards ? map_shard(map, state, i) : &state->carried;
-}
-
 /* ---- counters ---- */
 
+/* All of them, with the carried one, which comes after the shards. */
 static uint64_t sum_of(const struct map *map, struct state *state, enum counter counter)
 {
 	uint64_t sum = 0;
 
 	for (uint32_t i = 0; i <= map->dims.shards; i++)
-		sum += doctor_load(&shard_at(map, state, i)->counters[counter]);
+		sum += doctor_load(&map_shard(map, state, i)->counters[counter]);
 	return sum;
 }
 
@@ -61,7 +56,7 @@ static void look_at_counters(struct doctor *d, struct state *state)
 
 static void empty_bucket(const struct doctor *d, const struct finding *f)
 {
-	struct shard *shard = shard_at(d->map, doctor_state(d, f), (uint32_t)(f->place / (WINDOW_RING * WINDOW_CATEGORIES)));
+	struct shard *shard = map_shard(d->map, doctor_state(d, f), (uint32_t)(f->place / (WINDOW_RING * WINDOW_CATEGORIES)));
 	unsigned bucket = f->place % (WINDOW_RING * WINDOW_CATEGORIES);
 
 	doctor_swap(&shard->window[bucket / WINDOW_CATEGORIES][bucket % WINDOW_CATEGORIES], f->seen, 0);
@@ -85,7 +80,7 @@ static void look_at_window(struct doctor *d, struct state *state, uint32_t shard
 
 	for (uint32_t i = 0; i < WINDOW_RING * WINDOW_CATEGORIES; i++) {
 		f.place = shard * WINDOW_RING * WINDOW_CATEGORIES + i;
-		f.seen = doctor_load(&shard_at(d->map, state, shard)->window[i / WINDOW_CATEGORIES][i % WINDOW_CATEGORIES]);
+		f.seen = doctor_load(&map_shard(d->map, state, shard)->window[i / WINDOW_CATEGORIES][i % WINDOW_CATEGORIES]);
 		if (f.seen != 0 && will_count(d, f.seen, generation))
 			doctor_suspect(d, &f, "bucket", "has %" PRIu32 " calls of a time that has not come", bucket_count(f.seen));
 	}
@@ -93,7 +88,7 @@ static void look_at_window(struct doctor *d, struct state *state, uint32_t shard
 
 static void empty_throttle(const struct doctor *d, const struct finding *f)
 {
-	struct shard *shard = shard_at(d->map, doctor_state(d, f), f->place / (WINDOW_RING * 2));
+	struct shard *shard = map_shard(d->map, doctor_state(d, f), f->place / (WINDOW_RING * 2));
 	unsigned bucket = f->place % (WINDOW_RING * 2);
 
 	doctor_swap(&shard->throttle[bucket / 2][bucket % 2], f->seen, 0);
@@ -105,7 +100,7 @@ static void look_at_throttle(struct doctor *d, struct state *state, uint32_t sha
 
 	for (uint32_t i = 0; i < WINDOW_RING * 2; i++) {
 		f.place = shard * WINDOW_RING * 2 + i;
-		f.seen = doctor_load(&shard_at(d->map, state, shard)->throttle[i / 2][i % 2]);
+		f.seen = doctor_load(&map_shard(d->map, state, shard)->throttle[i / 2][i % 2]);
 		if (bucket_tag_of(f.seen) > clock_coarse_ms(d->map) + DOCTOR_FUTURE_MS)
 			doctor_suspect(d, &f, "throttle", "has %" PRIu32 " calls of a time that has not come", bucket_count(f.seen));
 	}

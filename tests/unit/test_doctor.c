@@ -145,19 +145,19 @@ static void shard_of_all_with_an_owner(void)
 
 static void slot_of_no_worker(void)
 {
-	fixture_store(&n.map.workers[5].life, UINT64_C(1) << 40);
+	fixture_store(&map_worker(&n.map, 5)->life, UINT64_C(1) << 40);
 }
 
 static void slot_of_the_dead(void)
 {
-	fixture_store(&n.map.workers[5].life, NOBODY);
+	fixture_store(&map_worker(&n.map, 5)->life, NOBODY);
 	fixture_store(map_permit(&n.map, n.state, 2), permit_make(NOBODY, 1));
 	fixture_store(&map_shard(&n.map, n.state, 3)->owner, NOBODY);
 }
 
 static void life_in_two_slots(void)
 {
-	fixture_store(&n.map.workers[5].life, own_life());
+	fixture_store(&map_worker(&n.map, 5)->life, own_life());
 }
 
 /* A pid that nobody has. */
@@ -174,8 +174,8 @@ static pid_t gone(void)
 static struct worker_slot *own_slot(void)
 {
 	for (uint32_t i = 0; i < n.map.dims.workers; i++)
-		if (fixture_load(&n.map.workers[i].life) == own_life())
-			return &n.map.workers[i];
+		if (fixture_load(&map_worker(&n.map, i)->life) == own_life())
+			return map_worker(&n.map, i);
 	ck_abort_msg("no slot");
 	return NULL;
 }
@@ -223,36 +223,36 @@ static void events_set_back(void)
 
 static void event_elsewhere(void)
 {
-	fixture_store(&n.map.events[5].stamp, 1000);
+	fixture_store(&map_event(&n.map, 5)->stamp, 1000);
 }
 
 static void event_of_the_dead(void)
 {
-	fixture_store(&n.map.events[5].stamp, EVENT_BUSY | NOBODY);
+	fixture_store(&map_event(&n.map, 5)->stamp, EVENT_BUSY | NOBODY);
 }
 
 static void name_of_no_kind(void)
 {
-	policy_put_name(&n.map.policies[n.index], "pay/ments");
-	policy_show_name(&n.map.policies[n.index], "pay/ments");
+	policy_put_name(map_policy(&n.map, n.index), "pay/ments");
+	policy_show_name(map_policy(&n.map, n.index), "pay/ments");
 }
 
 static void hash_of_another(void)
 {
-	policy_show_name(&n.map.policies[n.index], "paymentz");
+	policy_show_name(map_policy(&n.map, n.index), "paymentz");
 }
 
 static void name_twice(void)
 {
-	policy_store(&n.map.policies[n.index + 1], &n.policy);
-	policy_put_name(&n.map.policies[n.index + 1], "payments");
+	policy_store(&n.map, n.index + 1, &n.policy);
+	policy_put_name(map_policy(&n.map, n.index + 1), "payments");
 }
 
 static word *policy_word(size_t offset)
 {
-	struct policy_record *record = &n.map.policies[n.index];
+	struct policy_record *record = map_policy(&n.map, n.index);
 
-	return &record->copies[fixture_load(&record->sequence) & 1][offset / 8];
+	return policy_copy(&n.map, record, fixture_load(&record->sequence)) + offset / 8;
 }
 
 static void value_out_of_range(void)
@@ -416,7 +416,7 @@ static void bucket_of_later(void)
 
 static void carried_bucket_of_later(void)
 {
-	fixture_store(&n.state->carried.throttle[3][0], bucket_make(now_ms() + 60000, 50));
+	fixture_store(&map_carried(&n.map, n.state)->throttle[3][0], bucket_make(now_ms() + 60000, 50));
 }
 
 static void call_of_later(void)
@@ -450,14 +450,14 @@ static void key_damaged(void)
 {
 	struct once_place place = key(ONCE_DONE, 0, now_ms() + 1000);
 
-	fixture_store(&n.map.once_entries[place.slot].key[0], 1);
+	fixture_store(&map_once_entry(&n.map, place.slot)->key[0], 1);
 }
 
 static void key_without_size(void)
 {
 	struct once_place place = key(ONCE_DONE, 0, now_ms() + 1000);
 
-	fixture_store(&n.map.once_entries[place.slot].key_size, 0);
+	fixture_store(&map_once_entry(&n.map, place.slot)->key_size, 0);
 }
 
 static void key_for_ever(void)
@@ -471,8 +471,8 @@ static void key_twice(void)
 	uint32_t other = place.slot ^ 1;
 
 	for (size_t i = 0; i < sizeof(struct once_entry) / 8; i++)
-		fixture_store((word *)(void *)&n.map.once_entries[other] + i,
-		              fixture_load((word *)(void *)&n.map.once_entries[place.slot] + i));
+		fixture_store((word *)(void *)map_once_entry(&n.map, other) + i,
+		              fixture_load((word *)(void *)map_once_entry(&n.map, place.slot) + i));
 	fixture_store(&n.map.once_slots[other], place.seen);
 }
 
@@ -826,7 +826,7 @@ static void damage_permits(uint32_t count)
 {
 	for (uint32_t i = 0; i < count; i++)
 		fixture_store(map_permit(&n.map, n.state, i), permit_make(NOBODY + i % 2, i + 1));
-	fixture_store(&n.map.workers[5].life, NOBODY);
+	fixture_store(&map_worker(&n.map, 5)->life, NOBODY);
 }
 
 /* In another process, with a map of its own. */

@@ -56,7 +56,7 @@ static uint64_t superseded_by(const struct map *map)
 
 static unsigned move_all(const struct map *from, const struct map *to)
 {
-	unsigned debts = 0;
+	unsigned debts = 0, ghosts = 0;
 
 	/* First: no key can begin until they are there. */
 	once_move(from, to, ONCE_LIFE_OF_RESCD);
@@ -65,13 +65,15 @@ static unsigned move_all(const struct map *from, const struct map *to)
 		if (!move_is_same(from, to, i))
 			continue;
 		debts += move_resource(from, to, i);
+		ghosts += move_ghosts(map_state(from, i), map_state(to, i));
 		FAILPOINT("succession.moved_one");
 		states_forget_now_and_then(from, i);
 		states_forget_now_and_then(to, i);
 	}
 	states_forget(from);
 	states_forget(to);
-	return debts;
+	/* A probe has a permit as well. */
+	return debts > ghosts ? debts : ghosts;
 }
 
 static const struct map *successor_of(const struct succession *succession, const struct map *current, unsigned i)

@@ -166,7 +166,8 @@ static void lay_ghost(const struct view *v, const resc_ticket *t, struct ending 
 {
 	if (!t->probe || v->generation == t->segment || e->ghost_laid)
 		return;
-	e->ghost_laid = breaker_probe_end(v->state, ticket_probe_cell(t), probe_ghost(t->probe_lease));
+	e->ghost_laid = breaker_probe_end(v->state, ticket_probe_cell(t), probe_ghost(t->probe_lease)) ||
+	                breaker_probe_end(v->state, ticket_probe_cell(t), probe_orphan(t->probe_lease));
 	if (!e->ghost_laid)
 		e->lease_lost = true;
 }

@@ -5,7 +5,9 @@
  * What a death leaves: a word that is prepared in the new segment and still counts in the old one (the next mover prepares it again), or
  * one that is moved and still marked prepared (everybody reads it as live). Tickets never move: permits and probe leases of the old segment
  * are given back there. So that a trial does not get more probes than it may, each lease that is out in the old segment has a ghost in the
- * new one ({no life, generation, granted}): its owner removes it, or it expires like any lease.
+ * new one ({no life, generation, granted}): its owner removes it. Where the owner is dead, or gave the lease back because the breaker had
+ * moved, rescd does: it makes it an orphan, and a second later frees the cell (the second is for owners who are between their two steps).
+ * With rescd dead, it expires like any lease.
  */
 #include <string.h>
 
@@ -153,6 +155,25 @@ void move_words(const struct map *from, struct state *old, const struct map *to,
 	move_word(&old->rate, &new->rate, 62);
 	/* Last: who sees that the breaker has moved finds the others moved too. */
 	move_breaker(&old->breaker, &new->breaker);
+}
+
+unsigned move_ghosts(const struct state *old, struct state *new)
+{
+	unsigned out = 0;
+
+	for (uint32_t i = 0; i < PROBES_LIMIT; i++) {
+		uint64_t ghost = atomic_load_explicit(&new->probes[i], memory_order_seq_cst);
+		if (!probe_is_ghost(ghost))
+			continue;
+		out++;
+		/* No lease is taken in the old segment any more, so one that is gone does not come back. */
+		uint64_t lease = atomic_load_explicit(&old->probes[i], memory_order_seq_cst);
+		if (probe_life(ghost) == ORPHAN_LIFE)
+			swap(&new->probes[i], ghost, 0);
+		else if (probe_ghost(lease) != ghost)
+			swap(&new->probes[i], ghost, probe_orphan(ghost));
+	}
+	return out;
 }
 
 unsigned move_permits(const struct map *from, struct state *old, const struct map *to, struct state *new)

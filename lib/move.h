@@ -22,6 +22,8 @@ unsigned move_resource(const struct map *from, const struct map *to, uint32_t in
 void move_words(const struct map *from, struct state *old, const struct map *to, struct state *new);
 /* Closes the old permits and lowers the debt. Returns the debt that is left. */
 unsigned move_permits(const struct map *from, struct state *old, const struct map *to, struct state *new);
+/* For rescd, each second: ghosts of leases that have ended without their owner. Returns how many there are. */
+unsigned move_ghosts(const struct state *old, struct state *new);
 /* Carries counters, latencies and window buckets. */
 void move_carry(const struct map *from, struct state *old, const struct map *to, struct state *new);
 

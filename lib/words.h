@@ -152,9 +152,13 @@ static inline uint32_t probe_life(uint64_t w) { return (uint32_t)(w >> 32); }
 static inline unsigned probe_generation(uint64_t w) { return (unsigned)(w >> 24) & 0xff; }
 static inline uint64_t probe_age_ms(uint64_t w, uint64_t now_ms) { return (now_ms - w) & 0xffffff; }
 
-/* Stands in a successor for a lease that is out in the superseded segment. No life has this number. */
+/* Stands in a successor for a lease that is out in the superseded segment. No life has this number, or the one before. */
 #define GHOST_LIFE UINT32_MAX
 static inline uint64_t probe_ghost(uint64_t w) { return (uint64_t)GHOST_LIFE << 32 | (w & 0xffffffff); }
+/* A ghost whose lease has ended, and whose owner may be about to remove it. */
+#define ORPHAN_LIFE (UINT32_MAX - 1)
+static inline uint64_t probe_orphan(uint64_t w) { return (uint64_t)ORPHAN_LIFE << 32 | (w & 0xffffffff); }
+static inline bool probe_is_ghost(uint64_t w) { return probe_life(w) >= ORPHAN_LIFE; }
 
 #define PERMIT_RETRY UINT64_C(0x80000000) /* the call is a retry */
 static inline uint64_t permit_make(uint32_t life, uint32_t call) { return (uint64_t)life << 32 | (call & 0x7fffffff); }

@@ -95,7 +95,7 @@ static int take_life(const struct map *map, int token, uint32_t *life)
 		uint64_t n = atomic_fetch_add_explicit(&map->live->next_life, 1, memory_order_relaxed);
 		if (n == 0)
 			continue;
-		if (n >= UINT32_MAX)
+		if (n >= ORPHAN_LIFE)
 			return -EOVERFLOW;
 		FAILPOINT("register.life");
 		int r = map->private_mode ? 0 : life_lock(token, (uint32_t)n);

@@ -104,10 +104,10 @@ static void look_at_lease(struct doctor *d, const struct state *state, uint32_t 
 
 	if (f.seen == 0)
 		return;
-	if (probe_life(f.seen) != GHOST_LIFE)
+	if (!probe_is_ghost(f.seen))
 		doctor_look_at_holder(d, &f, "probe", probe_life(f.seen));
 	f.check = CHECK_PROBES_GHOST;
-	if (probe_life(f.seen) == GHOST_LIFE && d->map->predecessor == 0)
+	if (probe_is_ghost(f.seen) && d->map->predecessor == 0)
 		doctor_suspect(d, &f, "probe", "is of a segment before this one, and there was none");
 	f.check = CHECK_PROBES_OVERDUE;
 	if (is_overdue(d, state, f.seen))

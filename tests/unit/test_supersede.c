@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <pthread.h>
+#include <signal.h>
 
 #include "budget.h"
 #include "host.h"
@@ -102,6 +103,7 @@ static unsigned move_all(const struct named *from, const struct named *to)
 			continue;
 		move_words(&from->map, map_state(&from->map, i), &to->map, map_state(&to->map, i));
 		debts += move_permits(&from->map, map_state(&from->map, i), &to->map, map_state(&to->map, i));
+		move_ghosts(map_state(&from->map, i), map_state(&to->map, i));
 		move_carry(&from->map, map_state(&from->map, i), &to->map, map_state(&to->map, i));
 	}
 	return debts;
@@ -522,12 +524,54 @@ START_TEST(A1_a_probe_of_before_whose_owner_died_is_replaced)
 	supersede();
 	puppet_kill(&p);
 	ck_assert_int_eq(enter(&another), RESC_E_HALF_OPEN);
-	both_at(named_look(&next).now_ms + 500);
+	/* As rescd does it each second: nobody waits for the end of the lease. */
 	worker_sweep(&old.map, 0);
 	move_all(&old, &next);
+	move_all(&old, &next);
 	ck_assert_int_eq(enter(&another), 0);
+	ck_assert(another.probe);
 	ck_assert_int_eq(resc_leave(&another, RESC_OK), 0);
 	ck_assert_uint_eq(named_look(&next).breaker, TAG_CLOSED);
+}
+END_TEST
+
+START_TEST(a_probe_of_before_that_ends_while_rescd_looks_still_counts)
+{
+	resc_ticket ticket = probe();
+
+	supersede();
+	/* Its lease has ended in the old segment, and rescd comes by before its owner has removed the ghost. */
+	uint64_t lease = ticket.probe_lease;
+	fixture_store(&old.state->probes[0], 0);
+	move_all(&old, &next);
+	ck_assert_uint_eq(fixture_load(&next.state->probes[0]), probe_orphan(lease));
+	fixture_store(&old.state->probes[0], lease);
+	ck_assert_int_eq(resc_leave(&ticket, RESC_OK), 0);
+	ck_assert_uint_eq(named_look(&next).breaker, TAG_CLOSED);
+	ck_assert_uint_eq(named_look(&next).probes_out, 0);
+}
+END_TEST
+
+START_TEST(F7_a_lease_of_before_that_was_given_back_at_the_last_look_leaves_no_ghost)
+{
+	struct puppet p = puppet_start(old.instance, "probe.leased@1=stop");
+	resc_ticket another;
+
+	calls(3, RESC_FAIL);
+	both_at(named_look(&old).due_ms);
+	puppet_tell(&p, PUPPET_ENTER, 0, RESC_OK);
+	puppet_wait_stopped(&p);
+	supersede();
+	kill(p.pid, SIGCONT);
+	/* It finds that the breaker has moved, gives its lease back, and comes in by the successor: where its ghost is out. */
+	ck_assert_int_eq(puppet_answer(&p), RESC_E_HALF_OPEN);
+	move_all(&old, &next);
+	move_all(&old, &next);
+	ck_assert_uint_eq(named_look(&next).probes_out, 0);
+	ck_assert_int_eq(enter(&another), 0);
+	ck_assert(another.probe);
+	ck_assert_int_eq(resc_leave(&another, RESC_OK), 0);
+	puppet_quit(&p);
 }
 END_TEST
 
@@ -906,6 +950,8 @@ int main(void)
 	        a_neutral_probe_of_before_makes_room_for_the_next,
 	        A2_an_overdue_probe_of_before_is_taken_over,
 	        A1_a_probe_of_before_whose_owner_died_is_replaced,
+	        a_probe_of_before_that_ends_while_rescd_looks_still_counts,
+	        F7_a_lease_of_before_that_was_given_back_at_the_last_look_leaves_no_ghost,
 	        F7_a_move_that_was_cut_off_is_done_again,
 	        F7_a_word_that_moved_and_is_still_marked_is_live,
 	        moving_twice_changes_nothing,

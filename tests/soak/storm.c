@@ -811,12 +811,12 @@ static void quiet_point(void)
 	bool disturbed = host.rescd <= 0 || rescd_shall_end || host.disturbed_ns + 200 * MS > asked_ns;
 	host.down_until_ns = 0;
 	pause_workers(2);
-	wait_for(operators_are_gone, "resctl ends");
 	wait_for(rescd_is_ready, "rescd is ready");
 	if (!wait_for_verdict(accounts_are_exact, RIGHT_NS))
 		return;
 	sample(disturbed ? &report.exact_after_rescd : &report.exact, (double)(now_ns() - last_kill_ns) / 1e6);
 	pause_workers(1);
+	wait_for(operators_are_gone, "resctl ends");
 	wait_for(is_reloaded, "the last configuration is loaded");
 	wait_for_verdict(everything_is_clean, PATIENCE_NS);
 	pause_workers(2);

@@ -279,6 +279,28 @@ static void open_host(void)
 	learn_life();
 }
 
+/* Is there a handle? One of a pattern needs rescd, which may be dead. */
+static bool look_up(uint32_t r)
+{
+	struct resc_error err = {0, ""};
+
+	if (handles[r] != NULL)
+		return true;
+	handles[r] = resc_lookup(host, traits[r].name, &err);
+	bool may_be_missing = !traits[r].strict && (err.code == -ENOENT || err.code == -ENOSPC);
+	if (handles[r] == NULL && err.code != -EAGAIN && !may_be_missing)
+		complain("%s: resc_lookup said %d: %s", traits[r].name, err.code, err.text);
+	return handles[r] != NULL;
+}
+
+static void look_everything_up(void)
+{
+	/* Before the first call: no call inside a call has to wait for a lookup. */
+	for (uint32_t r = 0; r < RESOURCES; r++)
+		while (!look_up(r) && traits[r].strict)
+			sleep_us(10000);
+}
+
 /* ---- children ---- */
 
 static void be_a_child(uint32_t index, uint32_t number, const resc_ticket *held)
@@ -301,6 +323,7 @@ static void be_a_child(uint32_t index, uint32_t number, const resc_ticket *held)
 		complain("a child that left its parent's call was told %d", answer);
 	calls_left = 20 + random_below(&seed, 400);
 	open_host();
+	look_everything_up();
 }
 
 /* A fork in the middle of a call. True in the child: it is a worker of its own, until it has made some calls, or is killed. */
@@ -505,20 +528,6 @@ static void wait_while_paused(void)
 	atomic_store_explicit(&a->phase, incarnation << 8 | ACTOR_RUNNING, memory_order_seq_cst);
 }
 
-/* Is there a handle? One of a pattern needs rescd, which may be dead. */
-static bool look_up(uint32_t r)
-{
-	struct resc_error err = {0, ""};
-
-	if (handles[r] != NULL)
-		return true;
-	handles[r] = resc_lookup(host, traits[r].name, &err);
-	bool may_be_missing = !traits[r].strict && (err.code == -ENOENT || err.code == -ENOSPC);
-	if (handles[r] == NULL && err.code != -EAGAIN && !may_be_missing)
-		complain("%s: resc_lookup said %d: %s", traits[r].name, err.code, err.text);
-	return handles[r] != NULL;
-}
-
 static void one_thing(void)
 {
 	static const uint32_t often[] = {R_PAY, R_SEARCH, R_INDEX, R_LEDGER, R_MAIL, R_TRIAL, R_SHARD_A, R_SHARD_B};
@@ -533,14 +542,6 @@ static void one_thing(void)
 		once();
 	else
 		call(r);
-}
-
-static void look_everything_up(void)
-{
-	/* Before the first call: no call inside a call has to wait for a lookup. */
-	for (uint32_t r = 0; r < RESOURCES; r++)
-		while (!look_up(r) && traits[r].strict)
-			sleep_us(10000);
 }
 
 _Noreturn static void leave_the_stage(void)

@@ -131,6 +131,7 @@ void host_limits_are_in_force(const struct host *host)
 _Noreturn static void become(const char *program, char *const *words, const char *output)
 {
 	char path[600], log[160];
+	sigset_t none;
 
 	snprintf(path, sizeof(path), "%s/%s", storm.programs, program);
 	snprintf(log, sizeof(log), "%s/%s", storm.directory, output);
@@ -142,6 +143,8 @@ _Noreturn static void become(const char *program, char *const *words, const char
 	}
 	dup2(null, STDIN_FILENO);
 	closefrom(3);
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	unsetenv("NOTIFY_SOCKET");
 	execv(path, words);

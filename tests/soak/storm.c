@@ -85,6 +85,25 @@ void complain(const char *format, ...)
 	atomic_store_explicit(&storm.shared->failed, true, memory_order_seq_cst);
 }
 
+/* What people send to end the driver. Blocked and looked for: a handler would run in a fresh child too, that is sent the same. */
+static const sigset_t *endings(void)
+{
+	static sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGTERM);
+	return &set;
+}
+
+static void look_for_endings(void)
+{
+	const struct timespec now = {0, 0};
+
+	if (sigtimedwait(endings(), NULL, &now) > 0)
+		complain("interrupted");
+}
+
 static bool failed(void)
 {
 	return atomic_load_explicit(&storm.shared->failed, memory_order_seq_cst);
@@ -475,6 +494,7 @@ static void turn(void)
 	int status;
 	pid_t pid;
 
+	look_for_endings();
 	while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
 		bury(pid, status);
 	look_after_children();
@@ -1022,12 +1042,6 @@ static int give_up(void)
 	return 1;
 }
 
-static void interrupted(int signal)
-{
-	(void)signal;
-	atomic_store_explicit(&storm.shared->failed, true, memory_order_seq_cst);
-}
-
 /* ---- main ---- */
 
 static error_t parse(int key, char *arg, struct argp_state *state)
@@ -1080,9 +1094,7 @@ int main(int argc, char **argv)
 	if (!storm.json)
 		printf("storm: seed %llu\n", (unsigned long long)storm.seed);
 	fflush(stdout);
-	struct sigaction action = {.sa_handler = interrupted};
-	sigaction(SIGINT, &action, NULL);
-	sigaction(SIGTERM, &action, NULL);
+	sigprocmask(SIG_BLOCK, endings(), NULL);
 	unsigned descriptors = open_descriptors();
 	host_configure(&host);
 	host_limits_are_in_force(&host);

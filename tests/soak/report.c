@@ -154,6 +154,8 @@ static void print_page(const struct report *r, const char *doctor)
 	printf("from the last kill until all accounts are exact\n");
 	print_samples("rescd alive", &r->exact);
 	print_samples("rescd dead before, started for it", &r->exact_after_rescd);
+	if (r->slowest[0] != '\0')
+		printf("  until the slowest was over: %s\n", r->slowest);
 	printf("%llu times the accounts of all workers were compared with the segment, and were exact\nresctl doctor: %s\n",
 	       (unsigned long long)r->quiet_points, doctor);
 }

@@ -744,6 +744,7 @@ static bool all_paused(void)
 }
 
 static const char *verdict = "";
+static char last_wrong[400];
 
 static bool accounts_are_exact(void)
 {
@@ -752,6 +753,8 @@ static bool accounts_are_exact(void)
 	verdict = map == NULL ? "there is no segment" : accounts_check(map);
 	if (verdict[0] == '\0')
 		verdict = accounts_idle(map);
+	if (verdict[0] != '\0')
+		snprintf(last_wrong, sizeof(last_wrong), "%s", verdict);
 	return verdict[0] == '\0';
 }
 
@@ -826,6 +829,8 @@ static void quiet_point(void)
 {
 	uint64_t asked_ns = now_ns();
 
+	last_wrong[0] = '\0';
+
 	atomic_store_explicit(&storm.shared->storm, false, memory_order_seq_cst);
 	run_timers(true);
 	bool disturbed = host.rescd <= 0 || rescd_shall_end || host.disturbed_ns + 200 * MS > asked_ns;
@@ -834,7 +839,12 @@ static void quiet_point(void)
 	wait_for(rescd_is_ready, "rescd is ready");
 	if (!wait_for_verdict(accounts_are_exact, RIGHT_NS))
 		return;
-	sample(disturbed ? &report.exact_after_rescd : &report.exact, (double)(now_ns() - last_kill_ns) / 1e6);
+	double ms = (double)(now_ns() - last_kill_ns) / 1e6;
+	sample(disturbed ? &report.exact_after_rescd : &report.exact, ms);
+	if (ms > report.slowest_ms) {
+		report.slowest_ms = ms;
+		snprintf(report.slowest, sizeof(report.slowest), "%s", last_wrong);
+	}
 	pause_workers(1);
 	wait_for(operators_are_gone, "resctl ends");
 	wait_for(is_reloaded, "the last configuration is loaded");

@@ -212,6 +212,8 @@ struct report {
 	uint64_t worker_kills, child_kills, rescd_kills, resctl_kills;
 	uint64_t stops, reloads, removals, growths, quiet_points;
 	double seconds;
+	double slowest_ms; /* of exact and exact_after_rescd, and what was wrong until then */
+	char slowest[400];
 	/* ms, sorted when reported */
 	struct samples {
 		double *values;

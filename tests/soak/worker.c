@@ -150,8 +150,13 @@ static int enter(uint32_t r, const resc_options *options, resc_ticket *ticket)
 		add(r, refusal_counter(answer));
 	else if (answer == -EAGAIN)
 		atomic_fetch_add_explicit(&SELF->agains, 1, memory_order_relaxed);
-	if (answer == 0 && ticket->probe)
+	/* Still in the middle of it: what is held is written down first. */
+	if (answer == 0)
+		hold(&SELF->inside[r], 0, 1);
+	if (answer == 0 && ticket->probe) {
+		hold(&SELF->probing[r], ticket->breaker_generation, 1);
 		add(r, COUNTER_probes);
+	}
 	end();
 	if (answer < 0 && answer != -EAGAIN && (traits[r].strict || (answer != -ENOENT && answer != -ENOSPC)))
 		complain("%s: resc_enter said %d: %s", traits[r].name, answer, resc_text(answer));
@@ -161,9 +166,6 @@ static int enter(uint32_t r, const resc_options *options, resc_ticket *ticket)
 	atomic_store_explicit(&SELF->calls, atomic_load_explicit(&SELF->calls, memory_order_relaxed) + 1, memory_order_relaxed);
 	if (answer != 0)
 		return answer;
-	hold(&SELF->inside[r], 0, 1);
-	if (ticket->probe)
-		hold(&SELF->probing[r], ticket->breaker_generation, 1);
 	check_inside(r);
 	if (ticket->probe)
 		check_probes(r, ticket);
@@ -179,10 +181,10 @@ static void leave(uint32_t r, resc_ticket *ticket, enum resc_outcome outcome)
 	        [RESC_IGNORED] = COUNTER_ended_ignored, [RESC_CANCELLED] = COUNTER_ended_cancelled,
 	};
 
+	begin(OP_LEAVE, r, outcome);
 	if (ticket->probe)
 		hold(&SELF->probing[r], ticket->breaker_generation, -1);
 	hold(&SELF->inside[r], 0, -1);
-	begin(OP_LEAVE, r, outcome);
 	uint32_t stopped = stops();
 	uint64_t started = now_ns();
 	int answer = resc_leave(ticket, outcome);

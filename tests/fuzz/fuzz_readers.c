@@ -4,8 +4,8 @@
  * goes bad while it runs: they end in time with an exit code that the manual knows, a word on stderr where it is not 0, JSON that is JSON,
  * and nothing that a terminal would obey.
  *
- * An input: the number of the command (all that resctl's own help lists, and then rescd), a byte of bits, the arguments, three bytes of a
- * size, and then damage (damage.h). It is done, and the program runs; then the segment is as it was.
+ * An input: the number of the command (of those that resctl's own help lists; from 128 on: rescd), a byte of bits, the arguments, three
+ * bytes of a size, and then damage (damage.h). It is done, and the program runs; then the segment is as it was.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -27,6 +27,7 @@
 #define TIMERS_MAX 8u
 #define TURNS      3u
 
+#define RESCD 0x80u
 /* The bits. */
 #define ANSWER_JSON 0x01u
 #define TERMINAL    0x02u
@@ -238,12 +239,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	memset(&now, 0, sizeof now);
 	if (size < HEAD)
 		return 0;
-	unsigned command = data[0] % (program.count + 1);
+	bool rescd = (data[0] & RESCD) != 0;
 	uint8_t bits = data[1];
 	size_t length = ((size_t)data[3] << 16 | (size_t)data[4] << 8 | data[5]) % (base.map.size + SEGMENT_PAGE);
 
 	program.terminal = (bits & TERMINAL) != 0;
-	if (command == program.count && (bits & LATER) != 0) {
+	if (rescd && (bits & LATER) != 0) {
 		now.later = data + HEAD;
 		now.later_size = size - HEAD;
 	} else {
@@ -252,10 +253,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		if (now.cut)
 			REQUIRE(ftruncate(base.map.fd, (off_t)length) == 0);
 	}
-	if (command == program.count)
+	if (rescd)
 		run_rescd();
 	else
-		run_resctl(program.commands[command], data[2], (bits & ANSWER_JSON) != 0);
+		run_resctl(program.commands[data[0] % program.count], data[2], (bits & ANSWER_JSON) != 0);
 	restore();
 	return 0;
 }

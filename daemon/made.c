@@ -43,6 +43,7 @@
 #include "record.h"
 #include "request.h"
 #include "states.h"
+#include "transition.h"
 #include "waiting.h"
 #include "words.h"
 
@@ -123,6 +124,8 @@ static uint64_t counted(const struct map *map, uint32_t index)
 		if (atomic_load_explicit(&shard->owner, memory_order_relaxed) != 0)
 			sum += count_of(shard);
 	}
+	for (unsigned tag = TAG_CLOSED; tag <= TAG_HALF_OPEN; tag++)
+		sum += transition_count(state, tag);
 	return sum;
 }
 

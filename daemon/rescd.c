@@ -60,7 +60,6 @@ struct rescd {
 	struct timer questions; /* to look for them, where inotify does not say that there are some */
 	struct instance instance;
 	struct made made;
-	struct states_watch states;
 	struct control control;
 	struct metrics metrics[2]; /* one serves; the other is for a change of the address */
 	unsigned serving;
@@ -316,7 +315,7 @@ static void tick(void *arg)
 	instance_tick(&d->instance);
 	reaper_tick(&d->instance.reaper);
 	made_tick(&d->made);
-	states_tick(&d->instance.map, &d->states);
+	states_tick(&d->instance.map);
 	metrics_tick(&d->metrics[d->serving]);
 	if (!reaper_is_told(&d->instance.reaper))
 		timer_arm(&d->questions, QUESTIONS_MS, 0);
@@ -534,7 +533,6 @@ static void stop(struct rescd *d, bool failed)
 		control_close(&d->control);
 	if (d->instance.path[0])
 		instance_close(&d->instance, failed);
-	states_watch_free(&d->states);
 	made_free(&d->made);
 	timer_close(&d->tick, &d->loop);
 	timer_close(&d->watchdog, &d->loop);

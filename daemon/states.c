@@ -2,7 +2,7 @@
 /*
  * Why this exists: the protocols of the library are complete without rescd, but they go on only when somebody calls. An override on a
  * resource that nobody calls would stay in force on paper, an overdue probe would show as out, a raised limit would stay low, and the
- * event of a transition whose author was killed would never be written. So rescd looks once a second.
+ * record of a transition whose author was killed would wait for the next one. So rescd looks once a second.
  *
  * What it guarantees: whatever it does here, any worker may do at the same moment; each is one CAS of the value that was seen. The pass
  * reads the first lines of each state with pread(2), which needs no page of ours, and goes to the state itself only where that reading
@@ -11,19 +11,17 @@
 #include "states.h"
 
 #include <stddef.h>
-#include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "clock.h"
 #include "count.h"
-#include "event.h"
-#include "log.h"
 #include "override.h"
 #include "permit.h"
 #include "policy.h"
 #include "record.h"
 #include "share.h"
+#include "transition.h"
 #include "words.h"
 
 /* The kernel maps up to 64 KiB around a fault, so this many states are at most 2 MiB more. */
@@ -73,61 +71,18 @@ static void free_overdue_probes(const struct map *map, uint32_t index, struct st
 	}
 }
 
-/* ---- events of the dead ---- */
-
-static unsigned state_before(unsigned state, enum reason reason)
-{
-	if (state == TAG_HALF_OPEN)
-		return TAG_OPEN;
-	if (reason == REASON_PROBE_FAILED || reason == REASON_PROBE_SLOW || reason == REASON_PROBES_OK)
-		return TAG_HALF_OPEN;
-	return state == TAG_OPEN ? TAG_CLOSED : TAG_OPEN;
-}
-
-static void write_event_for_the_dead(const struct map *map, uint32_t index, struct state *state, uint64_t breaker, uint64_t seen)
-{
-	uint64_t transition = atomic_load_explicit(&state->transition, memory_order_acquire);
-	uint16_t generation = breaker_generation(breaker);
-	struct event event = {.kind = EVENT_BREAKER, .to = breaker_state(breaker), .generation = generation};
-
-	if (transition_generation(transition) == generation && transition_reason(transition) < REASONS)
-		event.reason = (enum reason)transition_reason(transition);
-	event.from = state_before(event.to, event.reason);
-	if (!policy_name(map, index, event.resource))
-		return;
-	event_write(map, 0, &event);
-	/* A failed CAS: its author lives after all, or the next transition is there. event_read gives a transition once. */
-	atomic_compare_exchange_strong_explicit(&state->event_generation, &seen, generation, memory_order_release, memory_order_relaxed);
-	log_debug("wrote the event of a transition of %s whose author is gone", event.resource);
-}
-
-/* Lagging now and at the turn before: a second for something that takes its author a microsecond. */
-static void look_for_lost_event(const struct map *map, uint32_t index, struct state *state, uint64_t breaker, struct states_lag *lag)
-{
-	uint64_t seen = atomic_load_explicit(&state->event_generation, memory_order_acquire);
-	uint16_t generation = breaker_generation(breaker);
-	bool lagging = generation_newer(generation, (uint16_t)seen);
-
-	if (lagging && lag->lagging && lag->breaker_generation == generation) {
-		write_event_for_the_dead(map, index, state, breaker, seen);
-		lagging = false;
-	}
-	lag->lagging = lagging;
-	lag->breaker_generation = generation;
-}
-
 /* ---- the pass ---- */
 
-static void look_at_state(const struct map *map, uint32_t index, struct states_lag *lag)
+static void look_at_state(const struct map *map, uint32_t index)
 {
 	struct state *state = map_state(map, index);
-	uint64_t breaker = atomic_load_explicit(&state->breaker, memory_order_acquire);
+	/* Its author may be at it this very moment: then one of the two drops what the other has written. */
+	uint64_t breaker = transition_complete(map, index, 0);
 
 	override_expire(map, index, 0, clock_coarse_ms(map));
 	if (breaker_tag(breaker) == TAG_HALF_OPEN)
 		free_overdue_probes(map, index, state, breaker_generation(breaker));
 	permit_settle(map, state);
-	look_for_lost_event(map, index, state, breaker, lag);
 }
 
 /* The words of a state that say whether there is something to do. */
@@ -144,48 +99,28 @@ static bool glance_at(const struct map *map, uint32_t index, struct glance *glan
 }
 
 /* Words that change meanwhile may be read half old and half new: then there is a look too many, or one a second later. */
-static bool worth_a_look(const struct glance *glance, const struct states_lag *lag, uint64_t now_ms)
+static bool worth_a_look(const struct glance *glance, uint64_t now_ms)
 {
 	uint64_t breaker = GLANCE(glance, breaker), override = GLANCE(glance, override), limit = GLANCE(glance, limit);
 	uint64_t until_ms = override_until_ms(override);
 
-	return lag->lagging || breaker_tag(breaker) == TAG_HALF_OPEN ||
-	       generation_newer(breaker_generation(breaker), (uint16_t)GLANCE(glance, event_generation)) ||
+	return breaker_tag(breaker) == TAG_HALF_OPEN || breaker_generation(breaker) != recorded_generation(GLANCE(glance, recorded)) ||
 	       (override_mode(override) != OVERRIDE_NONE && until_ms != 0 && until_ms <= now_ms) ||
 	       limit_effective(limit) + limit_debt(limit) < limit_target(limit);
 }
 
-/* What was seen belongs to a segment and to its size. */
-static bool watch_fits(const struct map *map, struct states_watch *watch)
-{
-	if (watch->generation == map->generation)
-		return watch->lags != NULL;
-	free(watch->lags);
-	watch->lags = calloc(map->dims.resources, sizeof(*watch->lags));
-	watch->generation = watch->lags ? map->generation : 0;
-	return watch->lags != NULL;
-}
-
-void states_tick(const struct map *map, struct states_watch *watch)
+void states_tick(const struct map *map)
 {
 	/* For who died between its count of the workers and the limits, and for workers that were expected and did not come. */
 	share_recount(map);
-	if (!watch_fits(map, watch))
-		return;
 	for (uint32_t i = 0; i < states_in_use(map); i++) {
 		struct glance glance;
 
 		/* acquire: pairs with the release of the hash by record_publish */
 		if (atomic_load_explicit(&map_policy(map, i)->name_hash, memory_order_acquire) == 0)
 			continue;
-		if (glance_at(map, i, &glance) && worth_a_look(&glance, &watch->lags[i], clock_coarse_ms(map)))
-			look_at_state(map, i, &watch->lags[i]);
+		if (glance_at(map, i, &glance) && worth_a_look(&glance, clock_coarse_ms(map)))
+			look_at_state(map, i);
 	}
 	states_forget(map);
-}
-
-void states_watch_free(struct states_watch *watch)
-{
-	free(watch->lags);
-	*watch = (struct states_watch){0};
 }

@@ -16,17 +16,7 @@ void states_forget(const struct map *map);
 /* The same in a pass over all states, at every so many. */
 void states_forget_now_and_then(const struct map *map, uint32_t index);
 
-/* What the last turn saw of a resource whose transition is not in the event ring. */
-struct states_watch {
-	uint64_t generation; /* of the segment */
-	struct states_lag {
-		uint16_t breaker_generation;
-		bool lagging;
-	} * lags;
-};
-
 /* One turn over all states. */
-void states_tick(const struct map *map, struct states_watch *watch);
-void states_watch_free(struct states_watch *watch);
+void states_tick(const struct map *map);
 
 #endif

@@ -3,14 +3,15 @@
  * The event ring: what happened lately, written by whoever did it, read by resctl and rescd. It is a record, never an input: nothing in
  * the library decides by it, so an event that is lost with its writer costs a line of history and nothing else.
  *
- * Writer: n = fetch_add(next_event) -> stamp of place n mod size: busy, or of a later number: take another n -> CAS stamp ->
- * BUSY|life -> fields (release stores) -> CAS stamp BUSY|life -> n+1 (release).
+ * Writer: n = fetch_add(next_event) -> stamp of place n mod size: busy with somebody alive, or of a later number: take another n -> CAS
+ * stamp -> BUSY|life -> fields (release stores) -> CAS stamp BUSY|life -> n+1 (release).
  * Reader: stamp (acquire) is n+1 -> fields (acquire loads) -> stamp again. A reader that saw one field of a newer writer also sees
  * that writer's claim, so it notices. Nobody waits: a writer passes a busy place, a reader leaves it out.
  *
- * A writer that is stopped keeps one place. A dead one too, until a reaper sets BUSY|life -> 0; then the last CAS of a writer that
- * was not dead after all fails, and its event is dropped. A resctl or rescd (life 0) that is killed in these few hundred nanoseconds
- * costs the ring that place for good.
+ * A writer that is stopped keeps one place. A dead one too, until a reaper sets BUSY|life -> 0, or another writer comes by and finds that
+ * nobody holds the token of that life; then the last CAS of a writer that was not dead after all fails, and its event is dropped. Who has
+ * no slot (rescd, resctl: life 0) takes a life for the event, and gives its token back after it: so the place of one that was killed there
+ * is found free like any other. Only in a private segment, which lives no longer than its process, no token can be asked for.
  */
 #include "event.h"
 
@@ -22,6 +23,7 @@
 #include "clock.h"
 #include "failpoint.h"
 #include "words.h"
+#include "worker.h"
 
 #define CLAIM_TRIES 16
 
@@ -32,6 +34,16 @@ static struct event_record *event_place(const struct map *map, uint64_t n)
 	return map_event(map, (uint32_t)n & (map->dims.events - 1));
 }
 
+/* Nobody will ever finish what is being written there. A life that is our own is another thread of ours. */
+static bool is_abandoned(const struct map *map, uint64_t stamp, uint32_t own_life)
+{
+	uint64_t life = stamp & ~EVENT_BUSY;
+
+	if (map->private_mode || life == 0 || life == own_life)
+		return false;
+	return life > UINT32_MAX || !life_is_held(map, (uint32_t)life); /* no life looks like the first: damage */
+}
+
 /* Takes a number and its place. NULL: every place that was tried is busy (or the ring is damaged); the event is dropped. */
 static struct event_record *claim(const struct map *map, uint32_t life, uint64_t *number)
 {
@@ -40,7 +52,8 @@ static struct event_record *claim(const struct map *map, uint32_t life, uint64_t
 		uint64_t n = atomic_fetch_add_explicit(&map->live->next_event, 1, memory_order_relaxed) & ~EVENT_BUSY;
 		struct event_record *record = event_place(map, n);
 		uint64_t stamp = atomic_load_explicit(&record->stamp, memory_order_relaxed);
-		if ((stamp & EVENT_BUSY) || stamp > n || n + 1 == EVENT_BUSY)
+		bool busy = (stamp & EVENT_BUSY) != 0;
+		if (n + 1 == EVENT_BUSY || (busy ? !is_abandoned(map, stamp, life) : stamp > n))
 			continue;
 		/* acq_rel: our fields come after the claim, and after those of the writer before us. */
 		if (atomic_compare_exchange_strong_explicit(&record->stamp, &stamp, EVENT_BUSY | life, memory_order_acq_rel,
@@ -70,21 +83,52 @@ static void fill(struct event_record *record, const struct event *event)
 	chars_store(record->text, sizeof(record->text), event->text);
 }
 
-void event_write(const struct map *map, uint32_t life, struct event *event)
+/* Somebody else has written it meanwhile: see event_write_unless. */
+static bool is_done(const word *done, uint64_t before)
 {
-	event->ms = clock_coarse_ms(map);
-	event->pid = getpid();
-	event->uid = getuid();
-	event->number = 0;
+	/* acquire: as whoever changed it meant it */
+	return done != NULL && atomic_load_explicit(done, memory_order_acquire) != before;
+}
 
+static void write_as(const struct map *map, uint32_t life, struct event *event, const word *done, uint64_t before)
+{
 	struct event_record *record = claim(map, life, &event->number);
+
 	if (record == NULL)
 		return;
 	FAILPOINT("event.claimed");
-	fill(record, event);
 	uint64_t mine = EVENT_BUSY | life;
-	/* release: the fields are there before the stamp says so. A failure: a reaper took us for dead. */
+	if (is_done(done, before)) {
+		event->number = 0;
+	} else {
+		fill(record, event);
+		FAILPOINT("event.filled");
+	}
+	/* release: the fields are there before the stamp says so. A failure: somebody took us for dead. */
 	atomic_compare_exchange_strong_explicit(&record->stamp, &mine, event->number, memory_order_release, memory_order_relaxed);
+}
+
+void event_write_unless(const struct map *map, uint32_t life, struct event *event, const word *done, uint64_t before)
+{
+	uint32_t taken = 0;
+
+	if (event->ms == 0)
+		event->ms = clock_coarse_ms(map);
+	event->number = 0;
+	/* Without one it is written all the same: only its place could not be taken back from the dead. */
+	if (life == 0 && !map->private_mode && life_take(map, map->fd, &taken) == 0)
+		life = taken;
+	write_as(map, life, event, done, before);
+	if (taken != 0)
+		life_give_back(map->fd, taken);
+}
+
+void event_write(const struct map *map, uint32_t life, struct event *event)
+{
+	event->ms = 0;
+	event->pid = getpid();
+	event->uid = getuid();
+	event_write_unless(map, life, event, NULL, 0);
 }
 
 /* ---- reading ---- */

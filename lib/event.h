@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The event ring. A writer takes a number (fetch_add), claims its place (CAS of the stamp to BUSY|life), fills it, and stamps it
- * (release). A place whose writer is stopped is skipped by later writers; of a dead one it is freed by the reaper. Readers copy and
- * look at the stamp again. value[] says what decided: consecutive: failures, limit; failure_rate: failed, calls; slow_rate: slow, calls;
- * probe_*: ok, failed of the trial; forced: milliseconds it lasts (0: no end), mode; reaped: life, pid.
+ * (release). A place whose writer is stopped is skipped by later writers; of a dead one it is freed by the reaper, or taken by the next
+ * writer that comes by. Readers copy and look at the stamp again. value[] says what decided: consecutive: failures, limit; failure_rate:
+ * failed, calls; slow_rate: slow, calls; probe_*: ok, failed of the trial; forced: milliseconds it lasts (0: no end), mode; reaped: life,
+ * pid.
  */
 #ifndef RESC_EVENT_H
 #define RESC_EVENT_H
@@ -27,8 +28,14 @@ struct event {
 	char text[EVENT_TEXT];
 };
 
-/* number, ms, pid and uid are filled in here. life: the writer's, or 0. Cost: some 300 ns. */
+/* number, ms, pid and uid are filled in here. life: the writer's, or 0 (who has none). Cost: some 300 ns; without a life two system calls.
+ */
 void event_write(const struct map *map, uint32_t life, struct event *event);
+/*
+ * For an event that several may write, of which one is enough: number alone is filled in here (and ms where it is 0), and nothing is
+ * written (number 0) when *done is not `before` any more after a place was claimed. Who finds it done later than that has written it twice.
+ */
+void event_write_unless(const struct map *map, uint32_t life, struct event *event, const word *done, uint64_t before);
 
 /*
  * Copies the newest events, oldest first, at most max of them, with numbers above `after`. Transitions that are there twice (written

@@ -30,6 +30,7 @@
 #include "retries.h"
 #include "share.h"
 #include "throttle.h"
+#include "transition.h"
 #include "waiting.h"
 #include "window.h"
 #include "worker.h"
@@ -103,6 +104,8 @@ static void sum_counters(const struct map *map, const struct state *state, uint6
 	for (uint32_t i = 0; i < map->dims.shards; i++)
 		add_counters(map_shard(map, state, i), sums);
 	add_counters(map_carried(map, state), sums);
+	for (unsigned tag = TAG_CLOSED; tag <= TAG_HALF_OPEN; tag++)
+		sums[transition_counter(tag)] = add_up(sums[transition_counter(tag)], transition_count(state, tag));
 
 	for (uint32_t i = 0; i < map->dims.shards; i++)
 		sums[COUNTER_admitted] = add_up(sums[COUNTER_admitted], load(&map_shard(map, state, i)->counters[COUNTER_admitted]));

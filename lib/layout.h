@@ -169,9 +169,15 @@
 	X(0, state, limit)						\
 	X(0, state, bad_tick)						\
 	X(0, state, transition)						\
+	X(0, state, counted)						\
 	X(0, state, streak)						\
 	X(0, state, tally)						\
-	X(0, state, event_generation)					\
+	X(0, state, recorded)						\
+	X(0, state, proposals)						\
+	X(0, proposal, what)						\
+	X(0, proposal, who)						\
+	X(0, proposal, numbers)						\
+	X(0, proposal, check)						\
 	X(0, state, swept_ms)						\
 	X(0, state, tokens)						\
 	X(0, state, refilled_ms)					\

@@ -17,6 +17,7 @@
 #include "move.h"
 #include "permit.h"
 #include "policy.h"
+#include "transition.h"
 #include "window.h"
 #include "words.h"
 
@@ -75,11 +76,34 @@ static void move_word(word *old, word *new, unsigned shift)
 	}
 }
 
-static void move_breaker(word *old, word *new)
+/*
+ * The record of the last transition is complete in the old one, and is here what the next transition in the new one follows. Only ever to a
+ * newer generation: a mover that was stopped here does not set back what workers have recorded in the new one since.
+ */
+static void follow_record(struct state *old, struct state *new, uint64_t w)
 {
+	uint64_t told = atomic_load_explicit(&old->transition, memory_order_acquire);
+	uint64_t seen = atomic_load_explicit(&new->recorded, memory_order_relaxed);
+	uint16_t generation = breaker_generation(w);
+
+	while ((seen == 0 || generation_newer(generation, recorded_generation(seen))) &&
+	       !atomic_compare_exchange_weak_explicit(&new->recorded, &seen, recorded_make(breaker_state(w), generation),
+	                                              memory_order_acq_rel, memory_order_relaxed))
+		;
+	seen = atomic_load_explicit(&new->transition, memory_order_relaxed);
+	while (transition_generation(told) == generation && (seen == 0 || generation_newer(generation, transition_generation(seen))) &&
+	       !atomic_compare_exchange_weak_explicit(&new->transition, &seen, told, memory_order_acq_rel, memory_order_relaxed))
+		;
+}
+
+static void move_breaker(const struct map *from, uint32_t index, struct state *next)
+{
+	struct state *before = map_state(from, index);
+	word *old = &before->breaker, *new = &next->breaker;
+
 	for (int i = 0; i < TRIES; i++) {
 		uint64_t r = atomic_load_explicit(new, memory_order_acquire);
-		uint64_t w = atomic_load_explicit(old, memory_order_acquire);
+		uint64_t w = transition_complete(from, index, 0);
 		if (breaker_tag(w) == TAG_MOVED) {
 			if (breaker_is_prepared(r))
 				swap(new, r, breaker_make(breaker_state(r), breaker_streak(r), breaker_generation(r), breaker_ms(r)));
@@ -87,6 +111,7 @@ static void move_breaker(word *old, word *new)
 		}
 		if (breaker_tag(r) != TAG_EMPTY && !breaker_is_prepared(r))
 			return;
+		follow_record(before, next, w);
 		uint64_t prepared = breaker_make(breaker_state(w) + TAG_PREPARED, breaker_streak(w), breaker_generation(w), breaker_ms(w));
 		if (!swap(new, r, prepared))
 			continue;
@@ -132,13 +157,10 @@ static void leave_ghosts(struct state *old, struct state *new)
 
 void move_words(const struct map *from, struct state *old, const struct map *to, struct state *new)
 {
-	(void)from;
 	(void)to;
 	if (breaker_tag(atomic_load_explicit(&old->breaker, memory_order_acquire)) != TAG_MOVED) {
 		leave_ghosts(old, new);
 		copy_once(&old->tally, &new->tally);
-		copy_once(&old->transition, &new->transition);
-		copy_once(&old->event_generation, &new->event_generation);
 		copy_once(&old->bad_tick, &new->bad_tick);
 		copy_once(&old->throttle, &new->throttle);
 		copy_text(&old->override_text[0], &new->override_text[0]);
@@ -154,7 +176,7 @@ void move_words(const struct map *from, struct state *old, const struct map *to,
 	budget_carry(old, new);
 	move_word(&old->rate, &new->rate, 62);
 	/* Last: who sees that the breaker has moved finds the others moved too. */
-	move_breaker(&old->breaker, &new->breaker);
+	move_breaker(from, map_index(from, old), new);
 }
 
 unsigned move_ghosts(const struct state *old, struct state *new)
@@ -275,6 +297,14 @@ static void carry_calls(const struct map *from, const struct state *old, const s
 	}
 }
 
+static uint64_t counted_transitions(const struct state *old, unsigned counter)
+{
+	for (unsigned tag = TAG_CLOSED; tag <= TAG_HALF_OPEN; tag++)
+		if (transition_counter(tag) == counter)
+			return transition_count(old, tag);
+	return 0;
+}
+
 void move_carry(const struct map *from, struct state *old, const struct map *to, struct state *new)
 {
 	struct shard *carried = map_carried(to, new);
@@ -282,7 +312,8 @@ void move_carry(const struct map *from, struct state *old, const struct map *to,
 	carry_calls(from, old, to, new);
 	/* All of them, also those that only a newer version knows. */
 	for (unsigned i = 0; i < COUNTERS; i++)
-		raise_to(&carried->counters[i], sum_at(from, old, offsetof(struct shard, counters) + i * sizeof(word)));
+		raise_to(&carried->counters[i],
+		         sum_at(from, old, offsetof(struct shard, counters) + i * sizeof(word)) + counted_transitions(old, i));
 	for (unsigned i = 0; i < LATENCY_BUCKETS; i++)
 		raise_to(&carried->latency[i], sum_at(from, old, offsetof(struct shard, latency) + i * sizeof(word)));
 	raise_to(&carried->latency_sum_us, sum_at(from, old, offsetof(struct shard, latency_sum_us)));

@@ -183,6 +183,7 @@ int override_set(const struct map *map, uint32_t index, enum override_mode mode,
 		if (!atomic_compare_exchange_strong_explicit(&state->override, &seen, next, memory_order_acq_rel, memory_order_relaxed))
 			continue;
 		FAILPOINT("override.set");
+		transition_complete(map, index, 0);
 		tell(map, index, 0, EVENT_FORCED, breaker, (const uint64_t[2]){for_ms, mode}, text);
 		return verify(state, next);
 	}

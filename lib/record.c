@@ -44,7 +44,7 @@ static void fresh_state(const struct map *map, uint32_t index, const struct poli
 	if (breaker_tag(old) != TAG_EMPTY)
 		throttle_forget(state, now);
 	atomic_store_explicit(&state->transition, transition_make(generation, REASON_NONE, now), memory_order_relaxed);
-	atomic_store_explicit(&state->event_generation, generation, memory_order_relaxed);
+	atomic_store_explicit(&state->recorded, recorded_make(TAG_CLOSED, generation), memory_order_relaxed);
 	if (limit_target(atomic_load_explicit(&state->limit, memory_order_relaxed)) == 0)
 		atomic_store_explicit(&state->limit, limit_make(limit, limit, 0, 1), memory_order_relaxed);
 	atomic_store_explicit(&state->breaker, breaker_make(TAG_CLOSED, 0, generation, now), memory_order_release);

@@ -351,6 +351,18 @@ struct override_text {
 	_Atomic char text[OVERRIDE_TEXT];
 };
 
+/*
+ * What the record of a transition will say, written before its CAS: so whoever completes the record of a dead author knows it. Plain
+ * words of no claim; a reader believes them when the check fits the breaker word that was installed. See transition.c.
+ */
+#define PROPOSALS 3u
+struct proposal {
+	word what;    /* {generation:16, reason:8, ms:40} */
+	word who;     /* {uid:32, pid:32} */
+	word numbers; /* {value[0]:32, value[1]:32} */
+	word check;   /* over all of them and the breaker word that they are about */
+};
+
 struct state {
 	/* Read by every call, written by transitions. */
 	_Alignas(SEGMENT_LINE) word breaker;
@@ -358,12 +370,14 @@ struct state {
 	word limit;       /* {target:16, effective:16, debt:16, version:16} changed only by CAS of the whole word */
 	word bad_tick;    /* {generation:16, tick:48}: the last bucket with a failed or slow call; successes look for a verdict only then */
 	word transition;  /* {generation:16, reason:8, ms:40}: the last transition, by who won it, after the CAS */
+	word counted[3];  /* {generation:16, count:48}: closed, opened, half-opened, and the last transition that was counted there */
 
 	/* Written by failures and probes. */
 	_Alignas(SEGMENT_LINE) word streak; /* {generation:16, kind:2, 0:14, failures:32} */
 	word tally;                         /* {generation:16, ok:16, fail:16, slow:16} of the trial of that generation */
-	word event_generation;              /* generation of the last transition that is in the ring */
+	word recorded;                      /* {state:3, generation:16}: the last transition whose record is complete; see transition.c */
 	word swept_ms;                      /* real coarse clock when somebody last looked for the dead among the holders */
+	struct proposal proposals[PROPOSALS];
 
 	/* Written by deposits and withdrawals. */
 	_Alignas(SEGMENT_LINE) word tokens; /* {kind:2, epoch:8, tokens:54} in millionths */
@@ -416,7 +430,7 @@ struct once_entry {
 #define EVENT_BUSY (UINT64_C(1) << 63)
 
 struct event_record {
-	/* 0 never used; EVENT_BUSY | life: being written by that life (0: by rescd or resctl); else number + 1 */
+	/* 0 never used; EVENT_BUSY | life: being written by that life (rescd and resctl take one for each event); else number + 1 */
 	_Alignas(SEGMENT_LINE) word stamp;
 	word ms;
 	word kind;       /* enum event_kind | from << 8 | to << 16 | reason << 24 | generation << 32 */

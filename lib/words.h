@@ -16,6 +16,10 @@
  *	throttle  63..24 ms      23..20 every    19..0 parts per million
  *	call      63..48 generation  47..45 category + 1   44..0 number
  *	transition 63..48 generation 47..40 reason 39..0 ms
+ *	recorded  18..16 state   15..0 generation
+ *	counted   63..48 generation  47..0 count
+ *	who       63..32 uid     31..0 pid
+ *	numbers   63..32 value   31..0 value
  */
 #ifndef RESC_WORDS_H
 #define RESC_WORDS_H
@@ -210,5 +214,31 @@ static inline uint64_t transition_make(uint16_t generation, unsigned reason, uin
 static inline uint16_t transition_generation(uint64_t w) { return (uint16_t)(w >> 48); }
 static inline unsigned transition_reason(uint64_t w) { return (unsigned)(w >> 40) & 0xff; }
 static inline uint64_t transition_ms(uint64_t w) { return w & TIME_MASK; }
+
+/* ---- the record of a transition ---- */
+
+static inline uint64_t recorded_make(unsigned state, uint16_t generation) { return (uint64_t)(state & 7) << 16 | generation; }
+static inline uint16_t recorded_generation(uint64_t w) { return (uint16_t)w; }
+static inline unsigned recorded_state(uint64_t w) { return (unsigned)(w >> 16) & 3; }
+
+#define COUNTED_MASK ((UINT64_C(1) << 48) - 1)
+
+static inline uint64_t counted_make(uint16_t generation, uint64_t count)
+{
+	return (uint64_t)generation << 48 | (count & COUNTED_MASK);
+}
+static inline uint16_t counted_generation(uint64_t w) { return (uint16_t)(w >> 48); }
+static inline uint64_t counted_count(uint64_t w) { return w & COUNTED_MASK; }
+
+static inline uint64_t who_make(uint32_t pid, uint32_t uid) { return (uint64_t)uid << 32 | pid; }
+static inline uint32_t who_pid(uint64_t w) { return (uint32_t)w; }
+static inline uint32_t who_uid(uint64_t w) { return (uint32_t)(w >> 32); }
+
+static inline uint64_t numbers_make(uint64_t v0, uint64_t v1)
+{
+	return (v0 > UINT32_MAX ? UINT32_MAX : v0) << 32 | (v1 > UINT32_MAX ? UINT32_MAX : v1);
+}
+static inline uint64_t numbers_first(uint64_t w) { return w >> 32; }
+static inline uint64_t numbers_second(uint64_t w) { return w & UINT32_MAX; }
 
 #endif

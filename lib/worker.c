@@ -27,6 +27,7 @@
 #include "process.h"
 #include "request.h"
 #include "share.h"
+#include "transition.h"
 #include "waiting.h"
 #include "words.h"
 #include "worker.h"
@@ -67,9 +68,9 @@ static void token_drop(struct worker *worker)
 	worker->token = NULL;
 }
 
-static int life_lock(int fd, uint32_t life)
+static int life_lock(int fd, uint32_t life, short type)
 {
-	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = LOCK_LIFE + life, .l_len = 1};
+	struct flock lock = {.l_type = type, .l_whence = SEEK_SET, .l_start = LOCK_LIFE + life, .l_len = 1};
 
 	return fcntl(fd, F_OFD_SETLK, &lock) == 0 ? 0 : -errno;
 }
@@ -86,7 +87,7 @@ bool life_is_held(const struct map *map, uint32_t life)
  * A life whose byte we hold. In a damaged segment a number may come that somebody has: then the next one. -EBUSY: so were all that were
  * tried, which only somebody does who locks what is not theirs.
  */
-static int take_life(const struct map *map, int token, uint32_t *life)
+int life_take(const struct map *map, int fd, uint32_t *life)
 {
 	bool locked = false;
 
@@ -98,7 +99,7 @@ static int take_life(const struct map *map, int token, uint32_t *life)
 		if (n >= ORPHAN_LIFE)
 			return -EOVERFLOW;
 		FAILPOINT("register.life");
-		int r = map->private_mode ? 0 : life_lock(token, (uint32_t)n);
+		int r = map->private_mode ? 0 : life_lock(fd, (uint32_t)n, F_WRLCK);
 		if (r == 0) {
 			*life = (uint32_t)n;
 			return 0;
@@ -108,6 +109,11 @@ static int take_life(const struct map *map, int token, uint32_t *life)
 		locked = true;
 	}
 	return locked ? -EBUSY : -EOVERFLOW;
+}
+
+void life_give_back(int fd, uint32_t life)
+{
+	life_lock(fd, life, F_UNLCK);
 }
 
 static void write_identity(const struct map *map, struct worker_slot *slot, uint32_t life)
@@ -161,7 +167,7 @@ static int begin_life(const struct map *map, struct worker *worker)
 
 	if (fd < 0 && !map->private_mode)
 		return fd;
-	int r = take_life(map, fd, &worker->life);
+	int r = life_take(map, fd, &worker->life);
 	if (fd >= 0)
 		close(fd);
 	if (r != 0)
@@ -260,6 +266,9 @@ static void free_cells(const struct map *map, uint32_t life, const uint64_t *use
 		free_probes(map, state, life);
 		free_waiting(map, state, life);
 		free_shards(map, state, life);
+		/* Perhaps it died in the middle of the record of a transition. */
+		if (used == NULL)
+			transition_complete(map, i, 0);
 	}
 	once_reap(map, life);
 	/* Who leaves by itself is not in the middle of an event or of a question. */

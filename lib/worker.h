@@ -27,7 +27,14 @@ static inline void worker_unregister(const struct map *map, struct worker *worke
 	worker_unregister_from(map, worker, NULL);
 }
 
-/* Is the token of that life held? When the kernel cannot be asked: yes. */
+/*
+ * A life without a slot; the description of fd holds its token until life_give_back. 0; -EOVERFLOW lives used up; -EBUSY; -errno of the
+ * lock.
+ */
+int life_take(const struct map *map, int fd, uint32_t *life);
+void life_give_back(int fd, uint32_t life);
+
+/* Is the token of that life held by another open file description than this map's? When the kernel cannot be asked: yes. */
 bool life_is_held(const struct map *map, uint32_t life);
 
 /*

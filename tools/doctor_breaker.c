@@ -74,8 +74,14 @@ static void forget_reason(const struct doctor *d, const struct finding *f)
 static void catch_up(const struct doctor *d, const struct finding *f)
 {
 	struct state *state = doctor_state(d, f);
+	uint64_t w = doctor_load(&state->breaker);
 
-	doctor_swap(&state->event_generation, f->seen, breaker_generation(doctor_load(&state->breaker)));
+	doctor_swap(&state->recorded, f->seen, recorded_make(breaker_state(w), breaker_generation(w)));
+}
+
+static void complete_record(const struct doctor *d, const struct finding *f)
+{
+	transition_complete(d->map, f->resource, 0);
 }
 
 static void end_override(const struct doctor *d, const struct finding *f)
@@ -161,18 +167,19 @@ static void look_at_record(struct doctor *d, const struct state *state)
 	if (f.seen != 0 && is_ahead(state, transition_generation(f.seen)))
 		doctor_suspect(d, &f, "reason", "of the last transition is one of a generation that the breaker has not come to");
 	f.check = CHECK_BREAKER_EVENT;
-	f.seen = doctor_load(&state->event_generation);
+	f.seen = doctor_load(&state->recorded);
 	f.repair = catch_up;
 	f.remedy = "set it right";
-	if (f.seen > UINT16_MAX || is_ahead(state, (unsigned)f.seen)) {
+	if (is_ahead(state, recorded_generation(f.seen))) {
 		doctor_suspect(d, &f, "events", "are ahead of the breaker: those of the dead are not written");
 		return;
 	}
 	f.check = CHECK_BREAKER_UNTOLD;
 	f.more = doctor_load(&state->breaker);
-	f.repair = NULL;
-	f.remedy = "start rescd, which writes it";
-	if (!doctor_is_lost(d, false, breaker_tag(f.more) == TAG_MOVED) && generation_newer(breaker_generation(f.more), (uint16_t)f.seen))
+	f.repair = complete_record;
+	f.remedy = "write it for its author";
+	if (!doctor_is_lost(d, false, breaker_tag(f.more) == TAG_MOVED) &&
+	    generation_newer(breaker_generation(f.more), recorded_generation(f.seen)))
 		doctor_suspect(d, &f, "events", "do not have the last transition: its author was killed, or is stopped");
 }
 

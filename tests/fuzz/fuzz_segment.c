@@ -90,7 +90,6 @@ static struct {
 	resc_retry_plan plan;
 	struct map successor; /* base NULL: there is none */
 	char successor_path[MAP_PATH_SIZE];
-	struct states_watch watch;
 	struct instance instance;
 	struct made made;
 	struct ambush ambushes[AMBUSHES];
@@ -232,7 +231,6 @@ static void end(void)
 {
 	serve_again();
 	resc_close(now.host);
-	states_watch_free(&now.watch);
 	made_free(&now.made);
 }
 
@@ -769,7 +767,7 @@ static void tick(struct input *in)
 		made_tick(&now.made);
 		break;
 	default:
-		states_tick(some_map(which), &now.watch);
+		states_tick(some_map(which));
 		break;
 	}
 }

@@ -45,7 +45,6 @@ static struct config config;
 static struct config_resource pattern;
 static struct instance instance;
 static struct made made;
-static struct states_watch watch;
 
 struct region {
 	size_t offset, size;
@@ -82,7 +81,6 @@ static void start_rescd(void)
 	config = (struct config){.made = 2, .idle_ms = 60000, .pattern_count = 1, .patterns = &pattern};
 	instance = (struct instance){.map = n.map};
 	made = (struct made){.instance = &instance, .config = &config};
-	watch = (struct states_watch){0};
 	fixture_store(&n.map.daemon->patterns, 1);
 }
 
@@ -130,7 +128,6 @@ static void tear_down(void)
 	resc_close(host);
 	atomic_store(&sleepless_clocks[0], NULL);
 	made_free(&made);
-	states_watch_free(&watch);
 	fclose(sink);
 	map_close(&successor);
 	named_close(&n);
@@ -348,7 +345,7 @@ static void inspect(void)
 static void turn(void)
 {
 	sleepless_step();
-	states_tick(&n.map, &watch);
+	states_tick(&n.map);
 	made.replaced_ns = clock_read_ns(CLOCK_MONOTONIC_COARSE);
 	made.looked_ms = 0;
 	made_tick(&made);

@@ -310,12 +310,12 @@ static void reason_of_later(void)
 
 static void events_ahead(void)
 {
-	fixture_store(&n.state->event_generation, generation() + 1u);
+	fixture_store(&n.state->recorded, recorded_make(TAG_CLOSED, (uint16_t)(generation() + 1)));
 }
 
 static void event_missing(void)
 {
-	fixture_store(&n.state->event_generation, generation() - 1u);
+	fixture_store(&n.state->recorded, recorded_make(TAG_CLOSED, (uint16_t)(generation() - 1)));
 }
 
 static void override_moved(void)
@@ -590,7 +590,7 @@ static const struct damage {
         {CHECK_BREAKER_STREAK, streak_moved, true},
         {CHECK_BREAKER_REASON, reason_of_later, true},
         {CHECK_BREAKER_EVENT, events_ahead, true},
-        {CHECK_BREAKER_UNTOLD, event_missing, false},
+        {CHECK_BREAKER_UNTOLD, event_missing, true},
         {CHECK_OVERRIDE_WORD, override_moved, true},
         {CHECK_OVERRIDE_OVER, override_over, true},
         {CHECK_OVERRIDE_TEXT, override_without_text, false},

@@ -6,8 +6,8 @@
 #include <signal.h>
 #include <stdio.h>
 
-#include "failpoint.h"
-#include "fixture.h"
+#include "named.h"
+#include "worker.h"
 
 static struct fixture f;
 static struct event read_back[4096];
@@ -197,6 +197,103 @@ START_TEST(a_writer_that_was_reaped_alive_drops_its_event)
 }
 END_TEST
 
+/* ---- writers without a slot: rescd, resctl ---- */
+
+/* One that comes to that point in the middle of event 1, with a descriptor, and so with tokens, of its own. */
+static pid_t writer_without_a_slot(const struct named *n, const char *failpoint)
+{
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		struct event event = {.kind = EVENT_RELOAD};
+		struct resc_error err;
+		struct map map;
+		failpoint_set(failpoint);
+		if (map_open(&map, n->path, MAP_OWNER, &err) == 0)
+			event_write(&map, 0, &event);
+		_exit(0);
+	}
+	return pid;
+}
+
+static size_t events_after_two_laps(const struct named *n)
+{
+	for (uint32_t i = 0; i < 2 * n->map.dims.events; i++) {
+		struct event event = {.kind = EVENT_RELOAD};
+		event_write(&n->map, 0, &event);
+	}
+	return event_read(&n->map, 0, read_back, 4096);
+}
+
+START_TEST(F7_the_place_of_a_killed_writer_without_a_slot_is_used_again)
+{
+	static const char *const points[] = {"event.claimed=kill", "event.filled=kill"};
+	struct named n;
+
+	named_open(&n, NULL);
+	ck_assert_int_eq(fixture_wait(writer_without_a_slot(&n, points[_i])), -SIGKILL);
+	ck_assert_uint_ne(fixture_load(&map_event(&n.map, 0)->stamp) & EVENT_BUSY, 0);
+	ck_assert_uint_eq(events_after_two_laps(&n), n.map.dims.events);
+	named_close(&n);
+}
+END_TEST
+
+START_TEST(F7_a_stopped_writer_without_a_slot_keeps_its_place_and_its_event_whole)
+{
+	struct named n;
+	int status;
+
+	named_open(&n, NULL);
+	pid_t pid = writer_without_a_slot(&n, "event.claimed=stop");
+	ck_assert_int_eq(waitpid(pid, &status, WUNTRACED), pid);
+	uint64_t stamp = fixture_load(&map_event(&n.map, 0)->stamp);
+	ck_assert(life_is_held(&n.map, (uint32_t)stamp));
+	ck_assert_uint_eq(events_after_two_laps(&n), n.map.dims.events - 1);
+	ck_assert_uint_eq(fixture_load(&map_event(&n.map, 0)->stamp), stamp);
+	kill(pid, SIGCONT);
+	ck_assert_int_eq(fixture_wait(pid), 0);
+	ck_assert(!life_is_held(&n.map, (uint32_t)stamp));
+	/* Its event has come too late to be among the newest, and its place is free for the next lap. */
+	ck_assert_uint_eq(fixture_load(&map_event(&n.map, 0)->stamp), 1);
+	ck_assert_uint_eq(events_after_two_laps(&n), n.map.dims.events);
+	named_close(&n);
+}
+END_TEST
+
+START_TEST(a_writer_without_a_slot_gives_its_token_back)
+{
+	struct named n;
+
+	named_open(&n, NULL);
+	events_after_two_laps(&n);
+	struct map other;
+	struct resc_error err;
+	ck_assert_int_eq(map_open(&other, n.path, MAP_READER, &err), 0); /* another descriptor: it sees what this one holds */
+	uint64_t lives = fixture_load(&n.map.live->next_life);
+	ck_assert_uint_gt(lives, n.map.dims.events);
+	for (uint32_t life = 1; life < lives; life++)
+		ck_assert(!life_is_held(&other, life));
+	map_close(&other);
+	named_close(&n);
+}
+END_TEST
+
+START_TEST(an_event_that_another_has_written_meanwhile_is_dropped)
+{
+	word done;
+	struct event event = {.kind = EVENT_RELOAD};
+
+	fixture_store(&done, 7);
+	event_write_unless(&f.map, 0, &event, &done, 6);
+	ck_assert_uint_eq(event.number, 0);
+	ck_assert_uint_eq(read_all(), 0);
+	ck_assert_uint_eq(fixture_load(&map_event(&f.map, 0)->stamp), 0);
+	event_write_unless(&f.map, 0, &event, &done, 7);
+	ck_assert_uint_eq(event.number, 2);
+	ck_assert_uint_eq(read_all(), 1);
+}
+END_TEST
+
 START_TEST(damage_gives_clean_events_or_none)
 {
 	write_one(EVENT_BREAKER, "payments", 1, "");
@@ -313,10 +410,15 @@ int main(void)
 	        a_ring_of_busy_places_does_not_hang,
 	        F7_death_in_the_middle_of_an_event,
 	        a_writer_that_was_reaped_alive_drops_its_event,
+	        F7_a_stopped_writer_without_a_slot_keeps_its_place_and_its_event_whole,
+	        a_writer_without_a_slot_gives_its_token_back,
+	        an_event_that_another_has_written_meanwhile_is_dropped,
 	        damage_gives_clean_events_or_none,
 	        writers_and_a_reader_at_once,
 	        every_kind_and_reason_has_a_name,
 	};
+	TCase *tcase = FIXTURE_CASE("event", tests, set_up, tear_down);
 
-	return FIXTURE_RUN("event", tests, set_up, tear_down);
+	tcase_add_loop_test(tcase, F7_the_place_of_a_killed_writer_without_a_slot_is_used_again, 0, 2);
+	return named_run(fixture_suite("event", tcase));
 }

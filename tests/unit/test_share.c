@@ -14,7 +14,6 @@
 #include "worker.h"
 
 static struct named n;
-static struct states_watch watch;
 
 /* ppm of the live workers. */
 static struct policy with_share(uint64_t ppm)
@@ -36,7 +35,6 @@ static void set_up(void)
 
 static void tear_down(void)
 {
-	states_watch_free(&watch);
 	named_close(&n);
 }
 
@@ -305,7 +303,7 @@ START_TEST(F7_a_death_between_count_and_limit_is_set_right_by_rescd_in_its_turn)
 	kill(pid, SIGCONT);
 	ck_assert_int_eq(fixture_wait(pid), -SIGKILL);
 	ck_assert_uint_eq(target(), 3);
-	states_tick(&n.map, &watch);
+	states_tick(&n.map);
 	ck_assert_uint_eq(target(), 2);
 	worker_sweep(&n.map, 0);
 	ck_assert_uint_eq(target(), 1);
@@ -329,7 +327,7 @@ START_TEST(F7_a_death_between_the_slot_and_the_limit_while_leaving_is_set_right_
 	}
 	ck_assert_int_eq(fixture_wait(pid), -SIGKILL);
 	ck_assert_uint_eq(target(), 2);
-	states_tick(&n.map, &watch);
+	states_tick(&n.map);
 	ck_assert_uint_eq(target(), 1);
 	go(&m);
 }
@@ -427,7 +425,7 @@ START_TEST(a_share_that_becomes_a_number_is_one_whoever_had_read_the_share)
 	/* It works with the old policy, and sets the limit after the new one was applied. */
 	named_reload(&n, &p);
 	permit_set_limit(&n.map, n.state, 1);
-	states_tick(&n.map, &watch);
+	states_tick(&n.map);
 	ck_assert_uint_eq(target(), 7);
 }
 END_TEST
@@ -474,10 +472,10 @@ START_TEST(in_a_successor_those_who_are_on_their_way_count_for_a_while)
 	for (uint32_t i = 2; i < 14; i++)
 		fixture_store(&map_worker(&next.map, i)->life, 0);
 	named_at(&next, 5999);
-	states_tick(&next.map, &watch);
+	states_tick(&next.map);
 	ck_assert_uint_eq(limit_target(fixture_load(&next.state->limit)), 5);
 	named_at(&next, 6000);
-	states_tick(&next.map, &watch);
+	states_tick(&next.map);
 	ck_assert_uint_eq(limit_target(fixture_load(&next.state->limit)), 1);
 	map_close(&next.map);
 	put_workers(0);

@@ -9,7 +9,6 @@
 #include "permit.h"
 
 static struct fixture f;
-static struct states_watch watch;
 
 static void set_up(void)
 {
@@ -19,7 +18,6 @@ static void set_up(void)
 
 static void tear_down(void)
 {
-	states_watch_free(&watch);
 	map_close(&f.map);
 }
 
@@ -50,19 +48,15 @@ START_TEST(F7_the_event_of_a_dead_winner_is_written_once)
 	uint16_t generation = (uint16_t)(breaker_generation(fixture_load(&f.state->breaker)) + 1);
 	struct event event;
 
-	states_tick(&f.map, &watch);
+	states_tick(&f.map);
 	move_breaker(TAG_OPEN);
-	fixture_store(&f.state->transition, transition_make(generation, REASON_CONSECUTIVE, 1000));
-	states_tick(&f.map, &watch);
-	ck_assert_uint_eq(count_transitions(generation, &event), 0); /* it may be on its way */
-	states_tick(&f.map, &watch);
+	states_tick(&f.map);
 	ck_assert_uint_eq(count_transitions(generation, &event), 1);
 	ck_assert_uint_eq(event.from, TAG_CLOSED);
 	ck_assert_uint_eq(event.to, TAG_OPEN);
-	ck_assert_int_eq(event.reason, REASON_CONSECUTIVE);
 	ck_assert_str_eq(event.resource, "payments");
-	states_tick(&f.map, &watch);
-	states_tick(&f.map, &watch);
+	states_tick(&f.map);
+	states_tick(&f.map);
 	ck_assert_uint_eq(count_transitions(generation, &event), 1);
 }
 END_TEST
@@ -75,13 +69,13 @@ START_TEST(A1_an_overdue_probe_that_nobody_asks_for_is_freed)
 
 	move_breaker(TAG_HALF_OPEN);
 	generation = breaker_generation(fixture_load(&f.state->breaker));
-	fixture_store(&f.state->event_generation, generation);
+	fixture_store(&f.state->recorded, recorded_make(TAG_HALF_OPEN, generation));
 	fixture_store(&f.state->probes[0], probe_make(7, generation, 1000));
 	fixture_at(&f, 1000 + timeout_ms);
-	states_tick(&f.map, &watch);
+	states_tick(&f.map);
 	ck_assert_uint_ne(fixture_load(&f.state->probes[0]), 0);
 	fixture_at(&f, 1001 + timeout_ms);
-	states_tick(&f.map, &watch);
+	states_tick(&f.map);
 	ck_assert_uint_eq(fixture_load(&f.state->probes[0]), 0);
 	ck_assert_int_eq(inspect_resource(&f.map, f.index, &r), 0);
 	ck_assert_uint_eq(r.counters.probes_reclaimed, 1);
@@ -93,7 +87,7 @@ START_TEST(a_probe_of_this_very_moment_is_not_overdue)
 	move_breaker(TAG_HALF_OPEN);
 	/* granted a millisecond after the time that the tick will read: 24 bits make that a great age */
 	fixture_store(&f.state->probes[0], probe_make(7, breaker_generation(fixture_load(&f.state->breaker)), 1001));
-	states_tick(&f.map, &watch);
+	states_tick(&f.map);
 	ck_assert_uint_ne(fixture_load(&f.state->probes[0]), 0);
 }
 END_TEST
@@ -102,10 +96,10 @@ START_TEST(an_override_ends_without_calls)
 {
 	ck_assert_int_eq(override_set(&f.map, f.index, OVERRIDE_OPEN, 2000, "vendor maintenance"), 0);
 	fixture_at(&f, 2999);
-	states_tick(&f.map, &watch);
+	states_tick(&f.map);
 	ck_assert_int_eq(override_mode(fixture_load(&f.state->override)), OVERRIDE_OPEN);
 	fixture_at(&f, 3000);
-	states_tick(&f.map, &watch);
+	states_tick(&f.map);
 	ck_assert_int_eq(override_mode(fixture_load(&f.state->override)), OVERRIDE_NONE);
 }
 END_TEST
@@ -118,10 +112,10 @@ START_TEST(C5_a_lowered_limit_settles_without_calls)
 	ck_assert_int_eq(permit_acquire(&f.map, f.state, permit_make(7, 1), 3, &cell), 0);
 	permit_set_limit(&f.map, f.state, 1);
 	ck_assert_uint_eq(limit_effective(fixture_load(&f.state->limit)), 0);
-	states_tick(&f.map, &watch);
+	states_tick(&f.map);
 	ck_assert_uint_eq(limit_effective(fixture_load(&f.state->limit)), 0);
 	ck_assert(permit_release(&f.map, f.state, cell, permit_make(7, 1)));
-	states_tick(&f.map, &watch);
+	states_tick(&f.map);
 	ck_assert_uint_eq(limit_effective(fixture_load(&f.state->limit)), 1);
 }
 END_TEST
@@ -135,8 +129,8 @@ START_TEST(a_turn_over_any_bytes_ends)
 
 		for (size_t i = 0; i < f.map.state_size; i++)
 			bytes[i] = (uint8_t)rand_r(&seed);
-		states_tick(&f.map, &watch);
-		states_tick(&f.map, &watch);
+		states_tick(&f.map);
+		states_tick(&f.map);
 	}
 }
 END_TEST

@@ -169,9 +169,14 @@ static int make_room(struct instance *instance, const struct config *config, boo
 	*replaced = missing > now->resources - taken || needs.permits > now->permits || needs.workers > now->workers ||
 	            needs.calls > now->calls || needs.waiting > now->waiting || needs.once > now->once ||
 	            (config->pattern_count > 0 && needs.resources > now->resources);
-	if (!*replaced)
+	if (!*replaced && !instance_is_of_other_version(instance))
 		return 0;
-	return apply_replace(instance, config, apply_records_kept(&instance->map) + missing, err);
+	int r = apply_replace(instance, config, apply_records_kept(&instance->map) + missing, err);
+	/* There is room; the change of version can wait: see instance_tick. */
+	if (r < 0 && !*replaced)
+		return 0;
+	*replaced = true;
+	return r;
 }
 
 /* ---- writing ---- */

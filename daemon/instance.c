@@ -9,6 +9,8 @@
  *	  looked at *after* locking; two that start at once cannot both win.
  *	- What is not ours is not touched: a file of another user, a link, something that is no file or that everybody may write is refused
  *	  with a word. Only a file of our own that cannot be used (another boot, another layout, damaged) is removed.
+ *	- A segment of another minor (an upgrade, or the way back) serves as it is, until a successor of ours has taken over everything. One
+ *	  of another major is of no use to us; while workers live in it, it is left alone.
  *	- A new segment gets its name when it is complete.
  *	- A name that was removed by hand is noticed within a second; a successor with all states takes it, and the workers follow.
  */
@@ -27,6 +29,8 @@
 #include "error.h"
 #include "event.h"
 #include "failpoint.h"
+#include "inspect.h"
+#include "layout.h"
 #include "log.h"
 #include "permit.h"
 #include "policy.h"
@@ -65,6 +69,8 @@ static void introduce(const struct map *map)
 	store(&daemon->pid_namespace, process_namespace("pid"));
 	store(&daemon->started_ms, now_ms);
 	store(&daemon->heartbeat_ms, now_ms);
+	if (map_has(map, 1))
+		store(&daemon->version, LAYOUT_VERSION);
 }
 
 void instance_set_control(struct instance *instance, const char *path)
@@ -163,6 +169,14 @@ static int remove_unusable(const struct instance *instance, int fd, const char *
 	return 0;
 }
 
+/* Does some worker live in it? The locks that say it are at the same place in every version. */
+static bool is_lived_in(int fd)
+{
+	struct flock lock = {.l_type = F_RDLCK, .l_whence = SEEK_SET, .l_start = LOCK_LIFE, .l_len = 0};
+
+	return fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+}
+
 /* map_open has failed with err. 0: it was dealt with, look again. */
 static int deal_with(const struct instance *instance, struct resc_error *err)
 {
@@ -175,7 +189,7 @@ static int deal_with(const struct instance *instance, struct resc_error *err)
 	r = refuse_foreign(instance->path, &st, err);
 	if (r < 0)
 		return r;
-	/* Damaged, incomplete, another boot, another layout: useless. Another time namespace: in use elsewhere. Anything else: not its
+	/* Damaged, incomplete, another boot, another major: useless. Another time namespace: in use elsewhere. Anything else: not its
 	 * fault. */
 	if (err->code != -EBADMSG && err->code != -EAGAIN && err->code != -ESTALE && err->code != -EPROTO)
 		return err->code;
@@ -183,7 +197,10 @@ static int deal_with(const struct instance *instance, struct resc_error *err)
 	fd = open(instance->path, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
 	if (fd < 0)
 		return errno == ENOENT ? 0 : error_set(err, -errno, "cannot open %s: %s", instance->path, strerror(errno));
-	r = remove_unusable(instance, fd, why, err);
+	if (err->code == -EPROTO && is_lived_in(fd))
+		r = error_set(err, -EBUSY, "%.170s. Workers live in it: stop them first, or remove it by hand", why);
+	else
+		r = remove_unusable(instance, fd, why, err);
 	close(fd);
 	return r;
 }
@@ -428,6 +445,46 @@ int instance_replace(struct instance *instance, const struct segment_dims *dims,
 	return 0;
 }
 
+bool instance_is_of_other_version(const struct instance *instance)
+{
+	return instance->map.minor != SEGMENT_MINOR;
+}
+
+/* Again and again, until it can be done. */
+static void follow_version(struct instance *instance)
+{
+	const unsigned minor = instance->map.minor;
+	struct resc_error err = {0};
+
+	if (!instance_is_of_other_version(instance))
+		return;
+	if (instance_replace(instance, &instance->map.dims, &err) == 0) {
+		log_line("the segment has format %d.%d now, as this rescd: it had %d.%u", SEGMENT_MAJOR, SEGMENT_MINOR, SEGMENT_MAJOR,
+		         minor);
+		return;
+	}
+	if (!instance->told_version)
+		log_line("the segment keeps format %d.%u for now, this rescd has %d.%d: %s", SEGMENT_MAJOR, minor, SEGMENT_MAJOR,
+		         SEGMENT_MINOR, err.text);
+	instance->told_version = true;
+}
+
+static void report_older_workers(struct instance *instance)
+{
+	struct inspect_daemon daemon;
+
+	inspect_daemon(&instance->map, &daemon);
+	if ((daemon.workers_older > 0) == instance->told_older)
+		return;
+	instance->told_older = daemon.workers_older > 0;
+	if (instance->told_older)
+		log_line("%" PRIu32 " of %" PRIu32
+		         " workers have an older library than this rescd (%s, format %d.%d): they go on with what they know",
+		         daemon.workers_older, daemon.workers, RESC_VERSION_STRING, SEGMENT_MAJOR, SEGMENT_MINOR);
+	else
+		log_line("no worker has an older library than this rescd any more");
+}
+
 /* ---- the name ---- */
 
 enum told { TOLD_NOTHING, TOLD_REMOVED, TOLD_FOREIGN };
@@ -487,4 +544,6 @@ void instance_tick(struct instance *instance)
 	store(&instance->map.daemon->heartbeat_ms, clock_coarse_ms(&instance->map));
 	instance_check_name(instance);
 	succession_tick(&instance->succession, &instance->map);
+	follow_version(instance);
+	report_older_workers(instance);
 }

@@ -17,8 +17,10 @@ struct instance {
 	struct map map;
 	struct succession succession;
 	struct reaper reaper;
-	bool made; /* by this process, at its start */
-	int told;  /* what was said of the name last, so that it is said once */
+	bool made;         /* by this process, at its start */
+	int told;          /* what was said of the name last, so that it is said once */
+	bool told_version; /* that the segment is of another version, and why */
+	bool told_older;   /* that there are older workers */
 };
 
 /* What a segment that has to be made gets before anybody sees it. 0 or -errno with err. */
@@ -39,6 +41,9 @@ void instance_close(struct instance *instance, bool abandon);
 
 /* A successor with these dimensions takes over, with every state. 0, -EBUSY while the last succession is not settled, or -errno. */
 int instance_replace(struct instance *instance, const struct segment_dims *dims, struct resc_error *err);
+
+/* Was the segment made by a rescd of another minor? It is used as it is, and replaced by one of ours when that can be. */
+bool instance_is_of_other_version(const struct instance *instance);
 
 /* Who may use the segment from now on. */
 void instance_set_access(struct instance *instance, gid_t group, mode_t mode);

@@ -431,6 +431,14 @@ static pid_t pid_of(uint64_t w)
 	return w > INT32_MAX ? 0 : (pid_t)w;
 }
 
+/* 0: it is too old to have written it. */
+static uint32_t version_of(const struct map *map, const struct worker_slot *slot, uint64_t life)
+{
+	uint64_t w = map_has(map, 1) ? load(&slot->version) : 0;
+
+	return w >> 32 == life ? (uint32_t)w : 0;
+}
+
 /* What a worker wrote about itself; nothing when it has not yet, or when the slot has changed hands. */
 static void read_identity(const struct map *map, const struct worker_slot *slot, struct inspect_worker *out)
 {
@@ -443,6 +451,7 @@ static void read_identity(const struct map *map, const struct worker_slot *slot,
 	with.pid_namespace = load(&slot->pid_namespace) & INT64_MAX;
 	with.registered_ms = smaller(load(&slot->registered_ms), clock_coarse_ms(map));
 	chars_load(slot->name, sizeof(slot->name), with.name);
+	with.version = version_of(map, slot, out->life);
 	with.same_namespace = with.pid_namespace != 0 && with.pid_namespace == process_namespace("pid");
 	if (load(&slot->identity) == out->life && load(&slot->life) == out->life)
 		*out = with;
@@ -528,15 +537,18 @@ static void read_reload_text(const struct segment_daemon *daemon, char text[RELO
 	text[0] = '\0';
 }
 
-static uint32_t count_workers(const struct map *map)
+/* Those that register just now are not older than anything. */
+static void count_workers(const struct map *map, struct inspect_daemon *out)
 {
-	uint32_t count = 0;
-
 	for (uint32_t i = 0; i < map->dims.workers; i++) {
-		uint64_t life = atomic_load_explicit(&map_worker(map, i)->life, memory_order_relaxed);
-		count += life != 0 && life <= UINT32_MAX;
+		const struct worker_slot *slot = map_worker(map, i);
+		uint64_t life = load(&slot->life);
+
+		if (life == 0 || life > UINT32_MAX)
+			continue;
+		out->workers++;
+		out->workers_older += load(&slot->identity) == life && version_of(map, slot, life) < out->version;
 	}
-	return count;
 }
 
 void inspect_daemon(const struct map *map, struct inspect_daemon *out)
@@ -553,10 +565,11 @@ void inspect_daemon(const struct map *map, struct inspect_daemon *out)
 	        .reload_failed = load(&daemon->reload_failed) != 0,
 	        .reload_ms = load(&daemon->reload_ms),
 	        .resources = (uint32_t)smaller(load(&daemon->resources), map->dims.resources),
-	        .workers = count_workers(map),
+	        .version = map_has(map, 1) ? (uint32_t)load(&daemon->version) : 0,
 	        .lives_reaped = smaller(load(&map->live->lives_reaped), COUNTER_MOST),
 	        .lookups_refused = smaller(load(&map->live->lookups_refused), COUNTER_MOST),
 	};
+	count_workers(map, out);
 	/* The clock after the times: none of them is of the future. */
 	out->now_ms = clock_coarse_ms(map);
 	out->heartbeat_ms = smaller(out->heartbeat_ms, out->now_ms);

@@ -116,7 +116,8 @@ struct inspect_worker {
 	bool same_namespace; /* as this process */
 	uint64_t registered_ms;
 	char name[16];
-	bool alive; /* its token is held */
+	bool alive;       /* its token is held */
+	uint32_t version; /* see layout_version_text; 0: older than that word, or not known */
 };
 
 /* 0, or -ENOENT for a free slot. */
@@ -137,8 +138,10 @@ struct inspect_daemon {
 	uint64_t reload_ms;
 	char reload_text[RELOAD_TEXT_SIZE];
 	char control[108];
-	uint32_t resources; /* records that may be in use */
-	uint32_t workers;   /* slots taken */
+	uint32_t resources;     /* records that may be in use */
+	uint32_t workers;       /* slots taken */
+	uint32_t version;       /* of the rescd that runs, or ran last; 0: not known */
+	uint32_t workers_older; /* of an older version than that */
 	uint64_t lives_reaped;
 	uint64_t lookups_refused; /* names that a pattern fits, and for which there was no room */
 };

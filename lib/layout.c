@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The layout table at work: see layout.h. */
+#include <stdio.h>
 #include <string.h>
 
 #include "layout.h"
@@ -85,4 +86,15 @@ bool layout_sizes_are_sound(const struct segment_sizes *sizes, unsigned minor)
 	       is_sound(sizes->state, SEGMENT_LINE, "state", minor) && is_sound(sizes->shard, SEGMENT_LINE, "shard", minor) &&
 	       is_sound(sizes->event, SEGMENT_LINE, "event_record", minor) &&
 	       is_sound(sizes->once_entry, SEGMENT_LINE, "once_entry", minor);
+}
+
+struct layout_version_text layout_version_text(uint32_t version)
+{
+	struct layout_version_text text = {"", ""};
+
+	if (version == 0)
+		return text;
+	snprintf(text.library, sizeof text.library, "%u.%u.%u", version >> 24, version >> 16 & 0xff, version >> 8 & 0xff);
+	snprintf(text.format, sizeof text.format, "%u.%u", SEGMENT_MAJOR, version & 0xff);
+	return text;
 }

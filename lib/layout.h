@@ -241,4 +241,11 @@ bool layout_sizes_are_sound(const struct segment_sizes *sizes, unsigned minor);
 	((uint32_t)RESC_VERSION_MAJOR << 24 | (uint32_t)RESC_VERSION_MINOR << 16 | (uint32_t)RESC_VERSION_PATCH << 8 |  \
 	 (uint32_t)SEGMENT_MINOR)
 
+struct layout_version_text {
+	char library[16]; /* "0.1.0" */
+	char format[16];  /* "1.1" */
+};
+/* Both "" for 0. */
+struct layout_version_text layout_version_text(uint32_t version);
+
 #endif

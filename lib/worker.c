@@ -22,6 +22,7 @@
 #include "clock.h"
 #include "count.h"
 #include "failpoint.h"
+#include "layout.h"
 #include "once.h"
 #include "policy.h"
 #include "process.h"
@@ -133,6 +134,9 @@ static void write_identity(const struct map *map, struct worker_slot *slot, uint
 	atomic_store_explicit(&slot->start_ticks, process_start_ticks(getpid()), memory_order_relaxed);
 	atomic_store_explicit(&slot->pid_namespace, process_namespace("pid"), memory_order_relaxed);
 	atomic_store_explicit(&slot->registered_ms, clock_coarse_ms(map), memory_order_relaxed);
+	/* With the life: whoever has the slot next may be of a version that does not write here. */
+	if (map_has(map, 1))
+		atomic_store_explicit(&slot->version, (uint64_t)life << 32 | LAYOUT_VERSION, memory_order_relaxed);
 	/* Release: who sees identity == life sees what belongs to it. */
 	atomic_store_explicit(&slot->identity, life, memory_order_release);
 	FAILPOINT("register.named");

@@ -128,7 +128,10 @@ static void print_tally(const struct tally *t, const struct inspect_daemon *d, c
 		printf(", %u forced", t->forced);
 	if (t->shadow > 0)
 		printf(", %u would be open (shadow)", t->shadow);
-	printf("; %u worker%s attached\n", d->workers, plural(d->workers));
+	printf("; %u worker%s attached", d->workers, plural(d->workers));
+	if (d->workers_older > 0)
+		printf(", %u with an older library than rescd", d->workers_older);
+	putchar('\n');
 }
 
 static void print_faint(const struct screen *screen, const char *text)

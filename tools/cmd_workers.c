@@ -7,6 +7,7 @@
 
 #include "clock.h"
 #include "format.h"
+#include "layout.h"
 #include "resctl.h"
 #include "roster.h"
 #include "snapshot_json.h"
@@ -19,15 +20,28 @@ static const char doc[] = "The worker processes that are attached to the instanc
                           "  PROBES   trial calls of half-open breakers that it has in flight\n"
                           "  ALIVE    whether it holds its liveness token; the dead are reaped by rescd,\n"
                           "           or by the next worker that they hinder\n"
+                          "  VERSION  of its library, and the newest segment format that it knows\n"
                           "\n"
                           "Examples:\n"
                           "  resctl workers\n"
                           "  resctl workers --json | jq '.[] | select(.permits > 0)'";
 
 static const struct column columns[] = {
-        {"WORKER", true, false, 0},  {"PID", true, false, 0},    {"NAME", false, false, 0},  {"AGE", true, false, 0},
-        {"PERMITS", true, false, 0}, {"PROBES", true, false, 0}, {"ALIVE", false, false, 0}, {"PLACE", false, false, 1},
+        {"WORKER", true, false, 0}, {"PID", true, false, 0},      {"NAME", false, false, 0},
+        {"AGE", true, false, 0},    {"PERMITS", true, false, 0},  {"PROBES", true, false, 0},
+        {"ALIVE", false, false, 0}, {"VERSION", false, false, 0}, {"PLACE", false, false, 1},
 };
+
+/* Those that are too old to say it, and those that register just now. */
+static void add_version(struct table *table, const struct roster_worker *worker)
+{
+	const struct layout_version_text text = layout_version_text(worker->seen.version);
+
+	if (worker->seen.version == 0)
+		table_add(table, STYLE_FAINT, "%s", worker->seen.pid > 0 ? "older" : "?");
+	else
+		table_add(table, STYLE_PLAIN, "%s (%s)", text.library, text.format);
+}
 
 static void add_row(struct table *table, const struct roster_worker *worker, uint64_t now_ms)
 {
@@ -41,6 +55,7 @@ static void add_row(struct table *table, const struct roster_worker *worker, uin
 	table_add(table, STYLE_PLAIN, "%" PRIu64, worker->permits);
 	table_add(table, STYLE_PLAIN, "%" PRIu64, worker->probes);
 	table_add(table, w->alive ? STYLE_PLAIN : STYLE_BAD, "%s", w->alive ? "yes" : "dead");
+	add_version(table, worker);
 	if (!known || w->same_namespace)
 		table_add(table, STYLE_FAINT, "%s", known ? "here" : "registering");
 	else

@@ -507,6 +507,15 @@ static json_t *resource_json(struct out *out, const struct inspect_resource *r)
 
 /* ---- workers, daemon, segment ---- */
 
+/* Of a program; null where that is too old to have said it. */
+static void put_version(struct out *out, json_t *o, uint32_t version)
+{
+	const struct layout_version_text t = layout_version_text(version);
+
+	put(out, o, "version", text_if(version != 0, t.library));
+	put(out, o, "format", text_if(version != 0, t.format));
+}
+
 static json_t *worker_json(struct out *out, const struct roster_worker *worker, uint64_t now_ms)
 {
 	const struct inspect_worker *w = &worker->seen;
@@ -523,6 +532,7 @@ static json_t *worker_json(struct out *out, const struct roster_worker *worker, 
 	put(out, o, "registered_ms", integer_if(known, w->registered_ms));
 	put(out, o, "age_ms", integer_if(known, from_until(w->registered_ms, now_ms)));
 	put(out, o, "alive", json_boolean(w->alive));
+	put_version(out, o, w->version);
 	put(out, o, "permits", integer(worker->permits));
 	put(out, o, "probes", integer(worker->probes));
 	return o;
@@ -559,6 +569,8 @@ static json_t *daemon_json(struct out *out)
 	put(out, o, "status", json_string(daemon_status(&d)));
 	put(out, o, "alive", json_boolean(d.alive));
 	put(out, o, "pid", integer_if(d.pid > 0, (uint64_t)d.pid));
+	put_version(out, o, d.version);
+	put(out, o, "workers_older", integer(d.workers_older));
 	put(out, o, "started_ms", integer(d.started_ms));
 	put(out, o, "heartbeat_ms", integer(d.heartbeat_ms));
 	put(out, o, "heartbeat_age_ms", integer(from_until(d.heartbeat_ms, d.now_ms)));
@@ -603,12 +615,15 @@ static json_t *segment_json(struct out *out)
 {
 	const struct map *map = out->map;
 	json_t *o = json_object();
+	char format[16];
 
 	put(out, o, "generation", hex(map->generation));
 	put(out, o, "predecessor", map->predecessor != 0 ? hex(map->predecessor) : json_null());
 	put(out, o, "created", json_string(time_utc(wall_clock_ns(map, 0)).s));
 	put(out, o, "size", integer(map->size));
-	put(out, o, "layout", hex(layout_hash(SEGMENT_MINOR)));
+	snprintf(format, sizeof(format), "%d.%u", SEGMENT_MAJOR, map->minor);
+	put(out, o, "format", json_string(format));
+	put(out, o, "layout", hex(layout_hash(map->minor)));
 	put(out, o, "dims", dims_json(out));
 	return o;
 }

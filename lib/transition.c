@@ -6,7 +6,8 @@
  *
  * Who writes, in which order, what a death there leaves, who repairs:
  *
- *	1 complete	the record of the transition before, if its author has not: steps 4 to 7, by anybody, several at once
+ *	1 complete	the record of the transition before, if its author has not: steps 4 to 7, by anybody, several at once. It is that
+ *			of the breaker word if `recorded` is not of its generation, and the word is the same before and after that look
  *	2 propose	what this record will say, into state.proposals: a death leaves a proposal that nobody will look for
  *	3 CAS		the breaker word: from here on there is a transition without its record
  *	4 transition	reason and time, by CAS from an older one
@@ -38,7 +39,8 @@
 #include "failpoint.h"
 #include "policy.h"
 
-#define RECORD_TRIES 8
+#define RECORD_TRIES   8
+#define COMPLETE_TRIES 64
 
 /* What the record of one transition says. */
 struct account {
@@ -199,20 +201,33 @@ static bool is_settled(uint64_t breaker)
 	return breaker_tag(breaker) == TAG_EMPTY || breaker_tag(breaker) >= TAG_MOVED;
 }
 
+static void complete(const struct map *map, uint32_t index, uint64_t breaker, uint64_t recorded, uint32_t life)
+{
+	struct account account = {.from = recorded_state(recorded), .who = who_make((uint32_t)getpid(), getuid())};
+
+	if (!recall(map_state(map, index), breaker, &account) && breaker_state(breaker) != TAG_OPEN)
+		account.ms = breaker_ms(breaker);
+	make_record(map, index, breaker, &account, life, recorded);
+}
+
 uint64_t transition_complete(const struct map *map, uint32_t index, uint32_t life)
 {
 	struct state *state = map_state(map, index);
-	/* acquire, in this order: the breaker is not older than `recorded`, so if they differ the record of this very word is missing. */
-	uint64_t recorded = atomic_load_explicit(&state->recorded, memory_order_acquire);
 	uint64_t breaker = atomic_load_explicit(&state->breaker, memory_order_acquire);
 
-	if (is_settled(breaker) || is_recorded(recorded, breaker_generation(breaker)))
-		return breaker;
-	struct account account = {.from = recorded_state(recorded), .who = who_make((uint32_t)getpid(), getuid())};
-	if (!recall(state, breaker, &account) && breaker_state(breaker) != TAG_OPEN)
-		account.ms = breaker_ms(breaker);
-	make_record(map, index, breaker, &account, life, recorded);
-	return breaker;
+	for (int i = 0; i < COMPLETE_TRIES; i++) {
+		uint64_t recorded = atomic_load_explicit(&state->recorded, memory_order_acquire);
+		if (is_settled(breaker) || is_recorded(recorded, breaker_generation(breaker)))
+			return breaker;
+		/* The breaker was of one word before and after: so what was recorded then is the transition before this one. */
+		uint64_t again = atomic_load_explicit(&state->breaker, memory_order_acquire);
+		if (again == breaker) {
+			complete(map, index, breaker, recorded, life);
+			return breaker;
+		}
+		breaker = again;
+	}
+	return 0;
 }
 
 /* ---- the transition ---- */

@@ -133,8 +133,33 @@ static uint64_t entered(uint32_t r, unsigned counter)
 	return sum;
 }
 
-/* Both lists are made from the same tables; there enters comes first. */
-_Static_assert(COUNTERS_SHOWN == COUNTERS + 1, "enters, then the counters");
+/* Where a counter stands among those of counter_value: in the order of the tables, enters first. 0: no counter has this number. */
+enum shown {
+	SHOWN_enters,
+#define X(name, text) SHOWN_##name,
+	RESC_COUNTERS(X)
+#undef X
+#define X(NAME, name, text) SHOWN_refused_##name,
+	        RESC_REFUSALS(X)
+#undef X
+#define X(name, text) SHOWN_fallback_##name,
+	                RESC_FALLBACKS(X)
+#undef X
+	                        SHOWN,
+};
+_Static_assert(SHOWN == COUNTERS_SHOWN, "the same tables");
+
+static const unsigned shown_as[COUNTERS] = {
+#define X(name, text) [COUNTER_##name] = SHOWN_##name,
+        RESC_COUNTERS(X)
+#undef X
+#define X(NAME, name, text) [COUNTER_refused_##name] = SHOWN_refused_##name,
+                RESC_REFUSALS(X)
+#undef X
+#define X(name, text) [COUNTER_fallback_##name] = SHOWN_fallback_##name,
+                        RESC_FALLBACKS(X)
+#undef X
+};
 
 static const char *check_counters(uint32_t r, const struct resc_counters *counters)
 {
@@ -142,12 +167,12 @@ static const char *check_counters(uint32_t r, const struct resc_counters *counte
 
 	for (unsigned c = 0; c < COUNTERS; c++) {
 		uint64_t doubtful = doubts_of(r, (enum counter)c);
-		if (doubtful == UINT64_MAX)
+		if (shown_as[c] == 0 || doubtful == UINT64_MAX)
 			continue;
-		uint64_t mine = entered(r, c), there = counter_value(counters, c + 1);
+		uint64_t mine = entered(r, c), there = counter_value(counters, shown_as[c]);
 		if (there > mine + doubtful || (there < mine && traits[r].strict))
 			return wrong("%s: %s is %llu in the segment, and the workers counted %llu (%llu in doubt)", traits[r].name,
-			             counter_name(c + 1), (unsigned long long)there, (unsigned long long)mine,
+			             counter_name(shown_as[c]), (unsigned long long)there, (unsigned long long)mine,
 			             (unsigned long long)doubtful);
 		if (c == COUNTER_admitted || (c >= COUNTER_refused_open && c <= COUNTER_refused_retries))
 			all_entered += mine;

@@ -155,9 +155,24 @@ static void leave_ghosts(struct state *old, struct state *new)
 	}
 }
 
+/*
+ * The successor has a state of its own: it left out the record, because nobody called it any more, and the name came back later. Then what
+ * is in the old one is another time's, but for its counters. In this order: a word that was moved is live in the new one only after the old
+ * one says so.
+ */
+static bool began_anew(const struct state *old, const struct state *new)
+{
+	uint64_t r = atomic_load_explicit(&new->breaker, memory_order_acquire);
+
+	return breaker_tag(r) != TAG_EMPTY && !breaker_is_prepared(r) &&
+	       breaker_tag(atomic_load_explicit(&old->breaker, memory_order_acquire)) != TAG_MOVED;
+}
+
 void move_words(const struct map *from, struct state *old, const struct map *to, struct state *new)
 {
 	(void)to;
+	if (began_anew(old, new))
+		return;
 	if (breaker_tag(atomic_load_explicit(&old->breaker, memory_order_acquire)) != TAG_MOVED) {
 		leave_ghosts(old, new);
 		copy_once(&old->tally, &new->tally);
@@ -309,7 +324,6 @@ void move_carry(const struct map *from, struct state *old, const struct map *to,
 {
 	struct shard *carried = map_carried(to, new);
 
-	carry_calls(from, old, to, new);
 	/* All of them, also those that only a newer version knows. */
 	for (unsigned i = 0; i < COUNTERS; i++)
 		raise_to(&carried->counters[i],
@@ -318,6 +332,9 @@ void move_carry(const struct map *from, struct state *old, const struct map *to,
 		raise_to(&carried->latency[i], sum_at(from, old, offsetof(struct shard, latency) + i * sizeof(word)));
 	raise_to(&carried->latency_sum_us, sum_at(from, old, offsetof(struct shard, latency_sum_us)));
 	FAILPOINT("move.counters");
+	if (began_anew(old, new))
+		return;
+	carry_calls(from, old, to, new);
 	/* Before the buckets: none of what was forgotten comes back. */
 	raise_to(&new->throttle_since, atomic_load_explicit(&old->throttle_since, memory_order_relaxed));
 	carry_windows(from, old, to, new);

@@ -673,6 +673,39 @@ START_TEST(a_resource_that_the_successor_does_not_have)
 }
 END_TEST
 
+/* The successor left out the record that was retired and empty; then the configuration named it again. What is in the old segment is
+ * another time's. */
+START_TEST(a_resource_that_came_back_in_the_successor_begins_anew)
+{
+	struct policy p = policy();
+	resc_ticket probe;
+	uint64_t at = 1000;
+
+	for (int i = 0; i < 3; i++) {
+		calls(3, RESC_FAIL);
+		both_at(at += 400);
+		calls(1, RESC_OK);
+	}
+	calls(2, RESC_FAIL);
+	record_retire(&old.map, old.index);
+	prepare_from(&old, &next);
+	announce(&old, &next);
+	ck_assert_int_eq(record_publish(&next.map, "payments", &p), (int)old.index);
+	both_at(at);
+	move_resource(&old.map, &next.map, old.index);
+	ck_assert_uint_eq(named_look(&next).consecutive, 0);
+	calls(3, RESC_FAIL);
+	ck_assert_uint_eq(named_look(&next).breaker, TAG_OPEN);
+	both_at(at += 400);
+	ck_assert_int_eq(enter(&probe), 0);
+	ck_assert(probe.probe);
+	ck_assert_int_eq(resc_leave(&probe, RESC_OK), 0);
+	ck_assert_uint_eq(named_look(&next).breaker, TAG_CLOSED);
+	move_resource(&old.map, &next.map, old.index);
+	ck_assert_uint_eq(named_look(&next).breaker, TAG_CLOSED);
+}
+END_TEST
+
 static enum resc_outcome note_timeout(void *arg, int64_t timeout_ms, unsigned attempt)
 {
 	(void)attempt;
@@ -959,6 +992,7 @@ int main(void)
 	        a_worker_that_comes_between_follows,
 	        an_announcement_without_a_successor_leaves_it_where_it_is,
 	        a_resource_that_the_successor_does_not_have,
+	        a_resource_that_came_back_in_the_successor_begins_anew,
 	        the_total_timeout_holds_in_the_first_request_after_it,
 	        the_old_mapping_is_let_go_after_the_last_ticket,
 	        a_call_that_was_on_its_way_is_not_inside_the_closed_segment,

@@ -197,6 +197,7 @@ static int leave(struct resc_resource *resource, const resc_ticket *t, struct en
 {
 	int given = CALL_AGAIN;
 	int done = CALL_AGAIN;
+	bool late = false;
 
 	read_lock();
 	const struct view *v = atomic_load_explicit(&resource->view, memory_order_acquire);
@@ -206,8 +207,13 @@ static int leave(struct resc_resource *resource, const resc_ticket *t, struct en
 		given = give_back(v->map, v->state, v->waits, t, e);
 		if (given == 0)
 			done = account(v, t, e);
+		late = map_superseded_by(v->map) != v->superseded;
 	}
 	read_unlock();
+	/* Counted in a segment that has a successor, perhaps long after rescd looked there last: a view of the successor carries it over.
+	 */
+	if (__builtin_expect(late, 0))
+		resource_refresh(resource);
 	if (__builtin_expect(done != CALL_AGAIN, 1))
 		return done;
 	if (given == CALL_AGAIN)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The table grows under running workers: a new segment, and nothing is lost on the way, wherever rescd dies."""
 import os
+import signal
 
 import pytest
 from harness import steady, until
@@ -227,6 +228,22 @@ def test_a_worker_that_is_killed_while_the_segment_changes_gives_its_permits_bac
     assert len(other.hold("payments", 8)) == 8
     assert other.enter("payments")["answer"] == "full"
     assert rescd.show("payments")["counters"]["permits_reclaimed"] == 5
+
+
+@needs_points
+@pytest.mark.parametrize("name", ["ledger", "files"])  # with a breaker, and without
+def test_F7_a_result_that_was_held_up_while_the_segment_changed_counts_at_once(host, name):
+    files = {"files": {"bulkhead": {"limit": 4}}}
+    rescd = host({"resources": {**CONFIG["resources"], **files}})
+    worker = rescd.worker(env={"RESC_FAILPOINT": "leave.lease=stop"})
+    ticket = worker.enter(name)["ticket"]
+    worker.send("leave", ticket, "ok")
+    worker.until_stopped()  # its permit is back, and nothing is counted
+    rescd.load({"resources": {**larger()["resources"], **files}})
+    assert rescd.show(name)["counters"]["ended_ok"] == 0
+    worker.signal(signal.SIGCONT)
+    assert worker.receive()["answer"] == "ok"
+    assert rescd.show(name)["counters"]["ended_ok"] == 1
 
 
 def test_it_cannot_be_replaced_again_while_calls_of_before_are_inside(host):

@@ -107,14 +107,12 @@ void host_configure(struct host *host)
 		complain("%s: %s", fresh, strerror(errno));
 		return;
 	}
+	/* In turns, so that each is a new segment. Room for all that is made from patterns: those that must add up would be retired else.
+	 */
 	fprintf(f,
-	        "{\"workers\": %u, \"once_keys\": %u, \"made\": %u,\n\"defaults\": {\"timeout\": {\"attempt\": \"1s\"}},\n\"resources\": "
+	        "{\"workers\": %u, \"once_keys\": %u, \"made\": 6,\n\"defaults\": {\"timeout\": {\"attempt\": \"1s\"}},\n\"resources\": "
 	        "{\n",
-	        2 * storm.workers + 32 +
-	                (host->grown % 2 == 1 ? 128u << host->grown / 2
-	                 : host->grown > 1    ? 64u << host->grown / 2
-	                                      : 0u),
-	        16384u << host->grown / 2, 5 + 8 * host->grown);
+	        (2 * storm.workers + 32) << (host->grown + 1) / 2, 16384u << host->grown / 2);
 	write_resources(f, v);
 	fprintf(f, "}}\n");
 	fclose(f);

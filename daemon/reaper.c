@@ -119,7 +119,7 @@ static void report(const struct map *map, const struct occupant *worker, unsigne
  * True if that life is gone from the slot. The states that this touches are forgotten by reaper_tick and not here: workers often die
  * together, and the next one's cells are on the same pages.
  */
-static bool reap(const struct map *map, uint32_t slot, const struct occupant *worker, bool certain)
+static bool reap(struct reaper *reaper, const struct map *map, uint32_t slot, const struct occupant *worker, bool certain)
 {
 	unsigned permits = 0, probes = 0;
 
@@ -133,6 +133,8 @@ static bool reap(const struct map *map, uint32_t slot, const struct occupant *wo
 	if (!worker_reap(map, slot, worker->life, certain, 0))
 		return false;
 	report(map, worker, permits, probes, certain ? "pidfd" : "token");
+	if (permits > 0 && reaper->freed && map_superseded_by(map) != 0)
+		reaper->freed(reaper->arg);
 	return true;
 }
 
@@ -145,7 +147,7 @@ static void pidfd_ready(void *arg, uint32_t events)
 
 	(void)events;
 	loop_remove(watched->reaper->loop, &watched->watch);
-	if (worker.life == watched->life && reap(&owner->map, slot, &worker, true))
+	if (worker.life == watched->life && reap(watched->reaper, &owner->map, slot, &worker, true))
 		share_recount(&owner->map);
 }
 
@@ -174,7 +176,7 @@ static void watch_worker(struct reaper *reaper, struct reaper_map *owner, uint32
 		return;
 	fd = open_pidfd(reaper, worker->pid);
 	if (fd == -ESRCH) {
-		reap(&owner->map, slot, worker, true);
+		reap(reaper, &owner->map, slot, worker, true);
 		return;
 	}
 	if (fd < 0)
@@ -200,7 +202,7 @@ static void look_at_slot(struct reaper *reaper, struct reaper_map *owner, uint32
 
 	if (watched->watch.fd >= 0 && watched->life != worker.life)
 		loop_remove(reaper->loop, &watched->watch);
-	if (worker.life == 0 || (watched->watch.fd >= 0 && !ask_all) || reap(&owner->map, slot, &worker, false))
+	if (worker.life == 0 || (watched->watch.fd >= 0 && !ask_all) || reap(reaper, &owner->map, slot, &worker, false))
 		return;
 	if (watched->watch.fd < 0)
 		watch_worker(reaper, owner, slot, &worker);

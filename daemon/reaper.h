@@ -25,6 +25,8 @@ struct reaper {
 	void (*renamed)(void *arg);
 	/* Somebody opened or closed it: a worker comes or goes, or has a question (request.h). May be NULL. */
 	void (*used)(void *arg);
+	/* Permits came back in a segment that has a successor, which owes less now. May be NULL. */
+	void (*freed)(void *arg);
 	void *arg;
 };
 

@@ -41,6 +41,7 @@
 #define DEFAULT_CONFIG "/etc/resc/resc.json"
 #define TICK_MS        1000u
 #define QUESTIONS_MS   20u
+#define DEBTS_MS       10u
 
 struct options {
 	const char *config;
@@ -58,6 +59,7 @@ struct rescd {
 	struct timer tick;
 	struct timer watchdog;
 	struct timer questions; /* to look for them, where inotify does not say that there are some */
+	struct timer debts;     /* of a successor: not for each death, because workers often die together */
 	struct instance instance;
 	struct made made;
 	struct control control;
@@ -321,6 +323,20 @@ static void tick(void *arg)
 		timer_arm(&d->questions, QUESTIONS_MS, 0);
 }
 
+static void permits_freed(void *arg)
+{
+	struct rescd *d = arg;
+
+	timer_arm(&d->debts, DEBTS_MS, 0);
+}
+
+static void pay_debts(void *arg)
+{
+	struct rescd *d = arg;
+
+	succession_debts(&d->instance.succession, &d->instance.map);
+}
+
 static void renamed(void *arg)
 {
 	struct rescd *d = arg;
@@ -429,6 +445,7 @@ static int start_loop(struct rescd *d, struct resc_error *err)
 	d->tick = (struct timer){.watch.fd = -1, .due = tick, .arg = d};
 	d->watchdog = (struct timer){.watch.fd = -1, .due = watchdog, .arg = d};
 	d->questions = (struct timer){.watch.fd = -1, .due = look_for_questions, .arg = d};
+	d->debts = (struct timer){.watch.fd = -1, .due = pay_debts, .arg = d};
 	if (r == 0)
 		r = watch_signals(d);
 	if (r == 0)
@@ -437,6 +454,8 @@ static int start_loop(struct rescd *d, struct resc_error *err)
 		r = timer_open(&d->watchdog, &d->loop);
 	if (r == 0)
 		r = timer_open(&d->questions, &d->loop);
+	if (r == 0)
+		r = timer_open(&d->debts, &d->loop);
 	if (r < 0)
 		return error_set(err, r, "no event loop: %s", strerror(-r));
 	timer_arm(&d->tick, TICK_MS, TICK_MS);
@@ -462,6 +481,7 @@ static int start_instance(struct rescd *d, struct resc_error *err)
 	d->made = (struct made){.instance = instance, .config = &d->config};
 	instance->reaper.renamed = renamed;
 	instance->reaper.used = asked;
+	instance->reaper.freed = permits_freed;
 	instance->reaper.arg = d;
 	report = json_object();
 	r = apply_config(instance, &d->config, report, err);
@@ -537,6 +557,7 @@ static void stop(struct rescd *d, bool failed)
 	timer_close(&d->tick, &d->loop);
 	timer_close(&d->watchdog, &d->loop);
 	timer_close(&d->questions, &d->loop);
+	timer_close(&d->debts, &d->loop);
 	loop_remove(&d->loop, &d->signals);
 	loop_close(&d->loop);
 	config_free(&d->config);

@@ -2,6 +2,7 @@
 """The table grows under running workers: a new segment, and nothing is lost on the way, wherever rescd dies."""
 import os
 import signal
+import time
 
 import pytest
 from harness import steady, until
@@ -228,6 +229,31 @@ def test_a_worker_that_is_killed_while_the_segment_changes_gives_its_permits_bac
     assert len(other.hold("payments", 8)) == 8
     assert other.enter("payments")["answer"] == "full"
     assert rescd.show("payments")["counters"]["permits_reclaimed"] == 5
+
+
+def turned(rescd, worker):
+    """rescd has just had its turn of each second. Segment time stands still but for this."""
+    now = worker.advance(1)
+    until(lambda: rescd.snapshot()["daemon"]["heartbeat_ms"] >= now, what="a turn of rescd")
+
+
+@needs_points
+def test_permits_of_the_dead_of_before_count_again_before_the_next_turn(host):
+    """It takes some milliseconds, and a turn is a second. The best of some, because the machine may be slow."""
+    rescd = host({"resources": {"payments": {"bulkhead": {"limit": 8}}}})
+    worker = rescd.worker()
+    took = []
+    for size in (40, 140, 300):
+        victim = rescd.worker()
+        victim.hold("payments", 5)
+        assert rescd.load({"resources": {"payments": {"bulkhead": {"limit": 8}}, **{"s%d" % i: {"bulkhead": {"limit": 1}} for i in range(size)}}})["replaced"]
+        assert rescd.show("payments")["permits"]["debt"] == 5
+        turned(rescd, worker)
+        started = time.monotonic()
+        victim.kill()
+        until(lambda: rescd.show("payments")["permits"]["debt"] == 0, what="five permits are back")
+        took.append(time.monotonic() - started)
+    assert min(took) < 0.5, took
 
 
 @needs_points

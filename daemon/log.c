@@ -14,6 +14,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "chars.h"
+
 #define LINE_SIZE 2048
 
 static struct {
@@ -66,9 +68,8 @@ static void write_line(const char *format, va_list args)
 	if (length < 0)
 		return;
 	used = used + (size_t)length > sizeof(line) - 2 ? sizeof(line) - 2 : used + (size_t)length;
-	for (size_t i = 0; i < used; i++)
-		if ((unsigned char)line[i] < ' ' || line[i] == 0x7f)
-			line[i] = '?';
+	line[used] = '\0';
+	chars_clean(line, sizeof(line));
 	line[used++] = '\n';
 	/* A log that cannot be written is no reason to stop serving. */
 	written = write(STDERR_FILENO, line, used);

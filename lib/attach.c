@@ -22,6 +22,7 @@
 #include "host.h"
 #include "move.h"
 #include "policy.h"
+#include "words.h"
 
 /* The process context: all open views, for fork. */
 static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -254,6 +255,35 @@ static bool follow(resc *host, uint64_t successor, struct resc_error *err)
 	return false;
 }
 
+/* Has a successor taken words over? Then the segment is good for tickets that were given out in it, and for no call any more. */
+static bool is_left_behind(const struct map *map)
+{
+	for (uint32_t i = 0; i < map->dims.resources; i++)
+		if (breaker_tag(atomic_load_explicit(&map_state(map, i)->breaker, memory_order_acquire)) == TAG_MOVED)
+			return true;
+	return false;
+}
+
+/*
+ * The name leads to a segment that was left behind: only its successor will do. It is out of reach for instance in a container that has
+ * the one file mounted, and not the directory.
+ */
+static bool pass_by(resc *host, struct attachment *left, uint64_t successor, struct resc_error *err)
+{
+	bool there = follow(host, successor, err);
+
+	free_attachment(left);
+	if (there) {
+		host->reason[0] = '\0';
+		return true;
+	}
+	error_set(err, -ENOLINK,
+	          "the segment was superseded by %016llx, which cannot be reached from here: " SEGMENT_DIR
+	          " has to be the same directory as that of rescd",
+	          (unsigned long long)successor);
+	return false;
+}
+
 /* The segment at the instance's name becomes current, and what it is superseded by. False with the reason. */
 bool host_attach_shared(resc *host, struct resc_error *err)
 {
@@ -263,10 +293,12 @@ bool host_attach_shared(resc *host, struct resc_error *err)
 	struct attachment *a = attach_path(path, err);
 	if (a == NULL)
 		return false;
+	uint64_t successor = map_superseded_by(&a->map);
+	if (successor != 0 && is_left_behind(&a->map))
+		return pass_by(host, a, successor, err);
 	host_forget_views(host, NULL);
 	push_attachment(host, a);
 	host->reason[0] = '\0';
-	uint64_t successor = map_superseded_by(&a->map);
 	if (successor != 0)
 		follow(host, successor, err);
 	return true;
@@ -327,7 +359,7 @@ int host_ensure_attached(resc *host)
 		/* The successor is gone: whatever the instance's name leads to, or a private view. */
 		char path[MAP_PATH_SIZE];
 		map_path(path, host->instance, 0);
-		if (map_is_at(&host->current->map, path))
+		if (map_is_at(&host->current->map, path) && !is_left_behind(&host->current->map))
 			return 0; /* it was only announced; the old one still counts */
 		return attach_somehow(host);
 	}

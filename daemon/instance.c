@@ -262,8 +262,10 @@ static int make(struct instance *instance, const struct instance_plan *plan, str
 	r = plan->fill(&instance->map, plan->arg, err);
 	introduce(&instance->map);
 	states_forget(&instance->map);
+	FAILPOINT("create.filled");
 	if (r == 0)
 		r = map_publish(&instance->map, instance->path);
+	FAILPOINT("create.named");
 	if (r == -EEXIST)
 		return -EAGAIN; /* another rescd was quicker: look again */
 	if (r < 0)

@@ -36,6 +36,7 @@
 #include "made.h"
 #include "metrics.h"
 #include "notify.h"
+#include "start_over.h"
 #include "states.h"
 
 #define DEFAULT_CONFIG "/etc/resc/resc.json"
@@ -314,6 +315,7 @@ static void tick(void *arg)
 {
 	struct rescd *d = arg;
 
+	start_over_if_damaged();
 	instance_tick(&d->instance);
 	reaper_tick(&d->instance.reaper);
 	made_tick(&d->made);
@@ -406,6 +408,8 @@ static void block_signals(void)
 
 	sigprocmask(SIG_BLOCK, &set, NULL);
 	signal(SIGPIPE, SIG_IGN);
+	/* A file that may not grow so far is an error, which is told with its size. */
+	signal(SIGXFSZ, SIG_IGN);
 }
 
 static int watch_signals(struct rescd *d)
@@ -610,6 +614,7 @@ int main(int argc, char **argv)
 	argp_parse(&argp, argc, argv, 0, NULL, &context.options);
 	log_setup(context.options.verbose);
 	raise_limits();
+	start_over_prepare(argv, &context.instance.map);
 	FAILPOINT("start.loading");
 	if (load_first(&context) < 0)
 		return 1;

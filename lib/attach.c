@@ -118,7 +118,9 @@ static void free_attachment(struct attachment *a)
 {
 	forget_clock(a);
 	/* A parent's registration is the parent's. */
-	if (a->epoch == process_epoch() && !a->map.private_mode)
+	if (a->epoch == process_epoch() && a->damaged)
+		worker_forsake(&a->worker);
+	else if (a->epoch == process_epoch() && !a->map.private_mode)
 		worker_unregister_from(&a->map, &a->worker, a->used);
 	map_close(&a->map);
 	free(a);
@@ -342,6 +344,14 @@ static int attach_somehow(resc *host)
 	return host_attach_shared(host, &err) ? 0 : attach_private(host, &err);
 }
 
+/* Somebody has cut or overwritten the segment. Zeros must not be taken for "closed, and nothing in use". */
+static int leave_damaged(resc *host)
+{
+	host->current->damaged = true;
+	host->explained = false;
+	return attach_somehow(host);
+}
+
 /* The current attachment is one that can be used now. The lock is held. */
 int host_ensure_attached(resc *host)
 {
@@ -350,6 +360,8 @@ int host_ensure_attached(resc *host)
 	forget_parent(host);
 	if (host->current == NULL)
 		return attach_somehow(host);
+	if (!map_is_sound(&host->current->map))
+		return leave_damaged(host);
 	for (int i = 0; i < 8; i++) {
 		uint64_t successor = host->current->map.private_mode ? 0 : map_superseded_by(&host->current->map);
 		if (successor == 0 || successor == host->current->map.generation)
@@ -369,7 +381,7 @@ int host_ensure_attached(resc *host)
 struct attachment *host_attachment(resc *host, uint64_t generation, uint32_t life)
 {
 	for (struct attachment *a = host->current; a != NULL; a = a->older)
-		if (a->map.generation == generation && a->worker.life == life && a->epoch == process_epoch())
+		if (a->map.generation == generation && a->worker.life == life && a->epoch == process_epoch() && !a->damaged)
 			return a;
 	return NULL;
 }
@@ -399,7 +411,7 @@ struct attachment *host_predecessor(const resc *host)
 {
 	struct attachment *a = host->current->older;
 
-	while (a != NULL && a->map.generation != host->current->map.predecessor)
+	while (a != NULL && (a->map.generation != host->current->map.predecessor || a->damaged))
 		a = a->older;
 	return a;
 }

@@ -22,6 +22,7 @@ struct attachment {
 	struct attachment *older;
 	uint64_t order; /* grows from each to the next */
 	bool quiet;     /* replaced, and no call can take anything in it any more */
+	bool damaged;   /* cut, or overwritten, under its users: nothing in it is touched any more */
 	unsigned pins;  /* threads that ask rescd something in it, without the lock */
 };
 

@@ -22,6 +22,7 @@
 
 #include "clock.h"
 #include "error.h"
+#include "failpoint.h"
 #include "layout.h"
 #include "map.h"
 #include "process.h"
@@ -276,6 +277,7 @@ static int create_in(int fd, struct map *map, const char *instance, const struct
 	if (r != 0)
 		return error_set(err, -r, "cannot allocate %llu bytes in %s: %s", (unsigned long long)header.total_size, SEGMENT_DIR,
 		                 strerror(r));
+	FAILPOINT("create.sized");
 	r = map_lock_daemon(map);
 	if (r != 0)
 		return error_set(err, r, "cannot lock the new segment: %s", strerror(-r));
@@ -284,7 +286,9 @@ static int create_in(int fd, struct map *map, const char *instance, const struct
 		return error_set(err, -errno, "cannot map the new segment: %s", strerror(errno));
 	map->base = base;
 	map->size = header.total_size;
+	FAILPOINT("create.locked");
 	map_start(map, &header, predecessor);
+	FAILPOINT("create.header");
 	return 0;
 }
 
@@ -306,6 +310,7 @@ int map_create(struct map *map, const char *instance, const struct segment_dims 
 	map->fd = fd;
 	map->dev = st.st_dev;
 	map->ino = st.st_ino;
+	FAILPOINT("create.opened");
 	int r = create_in(fd, map, instance, dims, predecessor, mode, gid, err);
 	if (r != 0) {
 		map_close(map);
@@ -426,7 +431,8 @@ static int check_sizes(const struct segment_header *h, uint64_t file_size, const
 {
 	if (!dims_are_sound(&h->dims) || !layout_sizes_are_sound(&h->sizes, h->minor) || !offsets_follow(h) || h->generation == 0)
 		return error_set(err, -EBADMSG, "the header of %s is damaged (dimensions and sizes)", path);
-	if (h->total_size != file_size)
+	/* What somebody has added behind the end is nobody's business. */
+	if (h->total_size > file_size)
 		return error_set(err, -EBADMSG, "%s has %llu bytes, its header says %llu: it was cut", path, (unsigned long long)file_size,
 		                 (unsigned long long)h->total_size);
 	return 0;
@@ -581,6 +587,19 @@ int map_is_held(const struct map *map, int64_t byte)
 	if (!ours)
 		close(fd);
 	return r;
+}
+
+bool map_is_sound(const struct map *map)
+{
+	const struct segment_header *header = (const void *)map->base;
+	struct stat st;
+
+	if (map->private_mode)
+		return true;
+	/* First its size: what lies beyond the end must not be touched. */
+	if (fstat(map->fd, &st) == 0 && st.st_dev == map->dev && st.st_ino == map->ino && (uint64_t)st.st_size < map->size)
+		return false;
+	return header->magic == SEGMENT_MAGIC && header->generation == map->generation && header->checksum == page_checksum(map->base);
 }
 
 void map_close_descriptor(struct map *map)

@@ -94,6 +94,11 @@ void map_close(struct map *map);
  */
 /* A new description of the very file that is mapped, whatever has its name now. -errno: it cannot be reached any more. */
 int map_reopen(const struct map *map, int flags);
+/*
+ * Is it still as large as it was made, and its header what it was? Who cuts the file under its users kills those that touch what is gone,
+ * and where it grows again they would read zeros. Some microseconds.
+ */
+bool map_is_sound(const struct map *map);
 /* Closes the descriptor, and keeps the mapping. */
 void map_close_descriptor(struct map *map);
 

@@ -69,6 +69,12 @@ static void token_drop(struct worker *worker)
 	worker->token = NULL;
 }
 
+void worker_forsake(struct worker *worker)
+{
+	token_drop(worker);
+	worker->life = 0;
+}
+
 static int life_lock(int fd, uint32_t life, short type)
 {
 	struct flock lock = {.l_type = type, .l_whence = SEEK_SET, .l_start = LOCK_LIFE + life, .l_len = 1};

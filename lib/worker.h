@@ -27,6 +27,9 @@ static inline void worker_unregister(const struct map *map, struct worker *worke
 	worker_unregister_from(map, worker, NULL);
 }
 
+/* Gives up the token alone, where nothing in the segment may be touched any more. */
+void worker_forsake(struct worker *worker);
+
 /*
  * A life without a slot; the description of fd holds its token until life_give_back. 0; -EOVERFLOW lives used up; -EBUSY; -errno of the
  * lock.

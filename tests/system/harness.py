@@ -32,6 +32,8 @@ PATIENCE = 10.0  # seconds; a machine that is loaded may take long, a fault take
 RETRIED_UPSTREAM, RETRY, NOT_IDEMPOTENT = 1, 2, 4  # flags of resc.h
 BATCH = 100  # commands whose answers fit a pipe
 
+LONG = os.environ.get("RESC_LONG", "") != ""  # the long form: as many rounds as the promise says, whatever the time
+
 numbers = itertools.count(1)
 
 
@@ -45,6 +47,11 @@ def until(condition, patience=PATIENCE, what=None):
         if time.monotonic() > deadline:
             raise AssertionError("not within %g s: %s" % (patience, what or getattr(condition, "__doc__", None) or condition))
         time.sleep(0.002)
+
+
+def rounds(few, all_of_them):
+    """How often: few times, or as the field case says where the long form is asked for (RESC_LONG=1)."""
+    return all_of_them if LONG else few
 
 
 def helper(name, *args, timeout=120, **kw):

@@ -7,14 +7,13 @@ import subprocess
 import time
 
 import pytest
-from harness import RESCD, SHM, Rescd, is_stopped, may, steady, until
+from harness import RESCD, Rescd, is_stopped, steady, until
 
 BUSY = {"resources": {
     "payments": {"breaker": {"failure_rate": 0.9, "min_calls": 1000000}, "bulkhead": {"limit": 64},
                  "retry": {"budget": {"capacity": 20, "ratio": 0.1}}},
     "ledger": {"breaker": {"consecutive": 2, "cooldown": "10s"}, "bulkhead": {"limit": 8},
                "retry": {"budget": {"capacity": 20, "ratio": 0, "per_second": 0}}}}}
-NAMESPACE = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
 
 
 def arrange(rescd, worker):
@@ -76,21 +75,6 @@ def test_a_restart_changes_no_state_window_permit_or_token(host, how):
     assert other.enter("ledger")["answer"] == "half_open"
     assert [worker.leave(t)["answer"] for t in kept] == ["stale", "stale", "ok"]
     assert rescd.show("ledger")["state"] == "closed"
-
-
-def test_F8_workers_that_come_and_go_change_nothing(host):
-    rescd = host(BUSY)
-    worker = rescd.worker()
-    kept = arrange(rescd, worker)
-    before = [steady(r) for r in rescd.snapshot()["resources"]]
-    for i in range(10):
-        guest = rescd.worker()
-        guest.ask("lookup", "ledger")
-        guest.ask("lookup", "payments")
-        guest.kill() if i % 2 else guest.end()
-    until(lambda: len(rescd.snapshot()["workers"]) == 1, what="only the first worker")
-    assert [steady(r) for r in rescd.snapshot()["resources"]] == before
-    assert worker.leave(kept[2])["answer"] == "ok"
 
 
 @pytest.mark.smoke
@@ -211,26 +195,6 @@ def open_descriptors(pid):
     return len(os.listdir("/proc/%d/fd" % pid))
 
 
-def test_F11_200_times_start_kill_start_stop_leaves_nothing_behind(host):
-    rescd = host(BUSY, metrics="")
-    names = set(os.listdir(rescd.dir))
-    shm, sysv = rescd.files(), subprocess.run(["ipcs"], stdout=subprocess.PIPE, check=False).stdout
-    rescd.reload()  # answered: the descriptor that READY=1 was sent by is closed
-    descriptors = open_descriptors(rescd.process.pid)
-    rescd.stop()
-    for _ in range(100):
-        rescd.start()
-        rescd.kill()
-        rescd.start()
-        rescd.stop()
-    rescd.start()
-    assert rescd.files() == shm == [os.path.basename(rescd.segment)]
-    assert set(os.listdir(rescd.dir)) == names
-    until(lambda: open_descriptors(rescd.process.pid) == descriptors, what="as many descriptors as at first")
-    assert subprocess.run(["ipcs"], stdout=subprocess.PIPE, check=False).stdout == sysv
-    assert len([n for n in os.listdir(SHM) if rescd.instance in n]) == 1
-
-
 def test_reloads_and_workers_leave_no_descriptors_in_the_daemon(host):
     rescd = host(BUSY)
     before = open_descriptors(rescd.process.pid)
@@ -240,25 +204,6 @@ def test_reloads_and_workers_leave_no_descriptors_in_the_daemon(host):
         rescd.scrape()
     until(lambda: rescd.snapshot()["workers"] == [], what="no worker")
     until(lambda: open_descriptors(rescd.process.pid) <= before, patience=20, what="as many descriptors as before")
-
-
-@pytest.mark.skipif(not may(*NAMESPACE, "true"), reason="unshare is not permitted here")
-def test_K2_a_crash_loop_as_pid_1_of_a_container_keeps_the_workers_state(host):
-    rescd = host(BUSY, before=NAMESPACE)
-    worker = rescd.worker()
-    kept = arrange(rescd, worker)
-    before = [steady(r) for r in rescd.snapshot()["resources"]]
-    generation = rescd.snapshot()["segment"]["generation"]
-    for _ in range(5):
-        assert rescd.snapshot()["daemon"]["pid"] == 1
-        rescd.kill()
-        rescd.start()
-        assert "re-attached" in rescd.log()
-    assert rescd.snapshot()["segment"]["generation"] == generation
-    assert [steady(r) for r in rescd.snapshot()["resources"]] == before
-    # A pid that means nothing here, and a heartbeat that is fresh: it lives.
-    assert rescd.snapshot()["daemon"]["status"] == "running"
-    assert worker.leave(kept[2])["answer"] == "ok"
 
 
 def test_a_harness_that_is_left_takes_everything_away():

@@ -215,16 +215,3 @@ def test_F7_a_reaper_that_dies_is_finished_by_the_next_one(host, point):
     seen = rescd.show("payments")
     assert (seen["state"], seen["permits"]["in_use"]) == ("closed", 0)
     assert (seen["counters"]["permits_reclaimed"], seen["counters"]["probes_reclaimed"]) == (4, 1)
-
-
-def test_F10_slots_of_the_dead_are_taken_back_before_anybody_is_refused(host):
-    rescd = host({"workers": 16, "resources": {"payments": {}}})
-    crew = rescd.crew(16)
-    assert all(w.hello["mode"] == "shared" for w in crew)
-    late = rescd.worker()
-    assert late.hello["mode"] == "private" and "workers" in late.hello["reason"]
-    late.end()
-    rescd.kill()  # nobody but the next worker can notice
-    for worker in crew[:8]:
-        worker.kill()
-    assert all(w.hello["mode"] == "shared" for w in rescd.crew(8))

@@ -221,8 +221,7 @@ START_TEST(cut_at_any_length_is_noticed)
 {
 	struct resc_error err;
 	const size_t whole = n.map.size;
-	const size_t sizes[] = {0,    1,    7,    8,         64,           255,       511,       4095,
-	                        4096, 4097, 8192, whole / 2, whole - 4096, whole - 1, whole + 1, whole + 4096};
+	const size_t sizes[] = {0, 1, 7, 8, 64, 255, 511, 4095, 4096, 4097, 8192, whole / 2, whole - 4096, whole - 1};
 
 	named_quiet();
 	for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
@@ -234,6 +233,45 @@ START_TEST(cut_at_any_length_is_noticed)
 	refused_with(-EBADMSG, "too short");
 	copy_make(whole - 4096);
 	refused_with(-EBADMSG, "cut");
+}
+END_TEST
+
+START_TEST(what_is_added_behind_the_end_changes_nothing)
+{
+	struct resc_error err;
+	struct map map;
+
+	copy_make(n.map.size + 4097);
+	ck_assert_msg(map_open(&map, copy_path, MAP_WORKER, &err) == 0, "%s", err.text);
+	ck_assert_uint_eq(map.size, n.map.size);
+	ck_assert(map_is_sound(&map));
+	map_close(&map);
+}
+END_TEST
+
+START_TEST(a_segment_that_is_cut_or_overwritten_under_its_users_is_not_sound)
+{
+	struct resc_error err;
+	struct map map;
+	int fd = copy_open(n.map.size);
+
+	ck_assert_msg(map_open(&map, copy_path, MAP_WORKER, &err) == 0, "%s", err.text);
+	ck_assert(map_is_sound(&map));
+	for (size_t i = 0; i < sizeof(struct segment_header) - 8; i += 5) {
+		unsigned char flipped = (unsigned char)~page[i];
+		ck_assert_int_eq(pwrite(fd, &flipped, 1, (off_t)i), 1);
+		ck_assert(!map_is_sound(&map));
+		ck_assert_int_eq(pwrite(fd, &page[i], 1, (off_t)i), 1);
+	}
+	ck_assert(map_is_sound(&map));
+	ck_assert_int_eq(ftruncate(fd, (off_t)n.map.size - 1), 0);
+	ck_assert(!map_is_sound(&map));
+	ck_assert_int_eq(ftruncate(fd, 0), 0);
+	ck_assert(!map_is_sound(&map));
+	ck_assert_int_eq(ftruncate(fd, (off_t)n.map.size), 0);
+	ck_assert(!map_is_sound(&map)); /* as large as it was, and zero */
+	map_close(&map);
+	close(fd);
 }
 END_TEST
 
@@ -917,6 +955,8 @@ int main(void)
 	        each_byte_of_the_header_flipped_is_noticed,
 	        each_byte_of_the_header_flipped_leaves_workers_in_private_mode,
 	        cut_at_any_length_is_noticed,
+	        what_is_added_behind_the_end_changes_nothing,
+	        a_segment_that_is_cut_or_overwritten_under_its_users_is_not_sound,
 	        all_zero_is_noticed,
 	        random_headers_are_noticed,
 	        what_is_not_of_this_major_is_told_apart,

@@ -50,7 +50,7 @@ fuzz_t := $(patsubst %.c,$(B)/%,$(wildcard tests/fuzz/fuzz_*.c))
 helper_t := $(patsubst %.c,$(B)/%,$(wildcard tests/system/*.c))
 storm := $(B)/tests/soak/storm
 
-.PHONY: all lib units helpers fuzzers storm demo check fuzz soak lint bench install clean packages packages-check
+.PHONY: all lib units helpers versions fuzzers storm demo check fuzz soak lint bench install clean packages packages-check
 all: lib $(B)/rescd $(B)/resctl
 lib: $(B)/libresc.so $(B)/libresc.a
 units: $(unit_t)
@@ -98,6 +98,10 @@ $(B)/tests/unit/%: $(B)/tests/unit/%.o $(B)/libtools.a $(B)/libcommon.a $(B)/lib
 $(B)/tests/system/%: $(B)/tests/system/%.o $(B)/libresc.so
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $< -L$(B) -lresc -Wl,-rpath,'$$ORIGIN/../..' -ljansson
+# An older and a newer version of all programs, in trees of their own below build: see tests/upgrade/derive.
+versions:
+	$(Q)for version in older newer; do tests/upgrade/derive $$version build/$$version && $(MAKE) --no-print-directory -C build/$$version \
+		VARIANT=test OPT_test='-O0 -DRESC_TEST_CLOCK' all build/test/tests/system/worker || exit 1; done
 # Without libFuzzer (VARIANT=asan, any compiler) a target replays the inputs that it is given.
 ifeq ($(VARIANT),fuzz)
 FUZZ_LINK := -fsanitize=fuzzer

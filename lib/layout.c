@@ -80,8 +80,7 @@ bool layout_sizes_are_sound(const struct segment_sizes *sizes, unsigned minor)
 	layout_sizes(&ours);
 	if (minor == SEGMENT_MINOR)
 		return memcmp(sizes, &ours, sizeof ours) == 0;
-	if (minor > SEGMENT_MINOR)
-		minor = SEGMENT_MINOR;
+	minor = layout_common(minor);
 	return is_sound(sizes->policy, SEGMENT_LINE / 2, "policy", minor) && is_sound(sizes->worker, SEGMENT_LINE, "worker_slot", minor) &&
 	       is_sound(sizes->state, SEGMENT_LINE, "state", minor) && is_sound(sizes->shard, SEGMENT_LINE, "shard", minor) &&
 	       is_sound(sizes->event, SEGMENT_LINE, "event_record", minor) &&

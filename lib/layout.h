@@ -226,6 +226,14 @@ struct layout_entry {
 /* The table, in this order; entry `i`, or NULL at its end. */
 const struct layout_entry *layout_entry(size_t i);
 
+/* What both know of a segment of that minor. */
+static inline unsigned layout_common(unsigned minor)
+{
+	const unsigned ours = SEGMENT_MINOR;
+
+	return minor < ours ? minor : ours;
+}
+
 /* The hash of what the table has up to that minor. */
 uint64_t layout_hash(unsigned minor);
 /* How far apart the records of this version are. */

@@ -419,7 +419,7 @@ static int check_place(const struct segment_header *h, const char *path, struct 
 /* The same major, and what both versions know is at the same places. */
 static int check_layout(const struct segment_header *h, const char *path, struct resc_error *err)
 {
-	const unsigned minor = h->minor < SEGMENT_MINOR ? h->minor : SEGMENT_MINOR;
+	const unsigned minor = layout_common(h->minor);
 
 	if (h->layouts[minor] == layout_hash(minor))
 		return 0;

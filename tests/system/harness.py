@@ -272,13 +272,13 @@ class Speaker:
 
 
 class Worker(Speaker):
-    """A worker process. env: RESC_FAILPOINT and the like. before: a command that runs it, as unshare."""
+    """A worker process. env: RESC_FAILPOINT and the like. before: a command that runs it, as unshare. build: another version."""
 
-    def __init__(self, instance, env=None, before=(), pass_stderr=None):
+    def __init__(self, instance, env=None, before=(), pass_stderr=None, build=BUILD):
         self.errors = tempfile.TemporaryFile()
         self.wrapped = bool(before)
         self.process = subprocess.Popen(
-            [*before, os.path.join(HELPERS, "worker"), instance], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            [*before, os.path.join(build, "tests", "system", "worker"), instance], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             stderr=pass_stderr or self.errors, env={**os.environ, **(env or {})})
         super().__init__(self.process.stdin, self.process.stdout, "worker %d" % self.process.pid)
         try:
@@ -343,6 +343,7 @@ class Rescd:
         self.log_path = os.path.join(self.dir, "log")
         self.segment = os.path.join(SHM, "resc." + self.instance)
         self.metrics, self.args, self.before = metrics, list(args), list(before)
+        self.build = BUILD  # of the rescd and the resctl that are run from now on: see test_upgrade.py
         self.env = env or {}
         self.process = None
         self.life = None  # a pipe that ends with rescd itself, also where unshare runs it
@@ -369,7 +370,7 @@ class Rescd:
 
     def spawn(self, env=None, args=()):
         """Starts it and does not wait for anything."""
-        command = [*self.before, RESCD, "--config", self.config_path, "--instance", self.instance, "--control", self.control_path,
+        command = [*self.before, os.path.join(self.build, "rescd"), "--config", self.config_path, "--instance", self.instance, "--control", self.control_path,
                    "--metrics", self.metrics, *self.args, *args]
         self.close_life()
         self.life, end = os.pipe()
@@ -451,7 +452,7 @@ class Rescd:
 
     def ctl(self, *args, code=0, **kw):
         """Runs resctl. The finished process, whose exit code was as expected."""
-        done = subprocess.run([RESCTL, "--instance", self.instance, *map(str, args)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        done = subprocess.run([os.path.join(self.build, "resctl"), "--instance", self.instance, *map(str, args)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                               stderr=subprocess.PIPE, timeout=60, check=False, encoding="utf-8", **kw)
         assert code is None or done.returncode == code, (args, done)
         return done

@@ -7,7 +7,7 @@
  *	segment.name	a name that leads elsewhere while nothing has superseded this segment was changed by hand; rescd brings it back, or
  *			ends a replacement that a dead one began, on its next turn or its start
  *	segment.links	a segment has a second name only while rescd replaces it, which takes less than a turn
- *	segment.access	rescd sets mode and group when it starts; no configuration lets others in
+ *	segment.access	rescd sets mode and group when it starts; no configuration lets others write
  *	segment.leftover	rescd holds its lock on the segment, on its former ones, and on a successor that it builds; and a former one
  *in which workers live is in use. What has neither is left over from a rescd that was killed; one that starts removes it
  */
@@ -20,6 +20,8 @@
 
 #include "doctor.h"
 #include "worker.h"
+
+#define FOREIGN_BITS (S_IWOTH | S_IXUSR | S_IXGRP | S_IXOTH | S_ISUID | S_ISGID | S_ISVTX)
 
 static bool is_cut(struct doctor *d, const struct stat *st)
 {
@@ -45,7 +47,7 @@ static void look_at_stat(struct doctor *d, const struct stat *st)
 	f.check = CHECK_SEGMENT_ACCESS;
 	f.seen = st->st_mode;
 	f.remedy = "restart rescd: it sets mode and group as configured";
-	if ((st->st_mode & (S_IRWXO | S_IXUSR | S_IXGRP)) != 0)
+	if ((st->st_mode & FOREIGN_BITS) != 0)
 		doctor_suspect(d, &f, "file", "has the mode %04o", (unsigned)(st->st_mode & 07777));
 }
 

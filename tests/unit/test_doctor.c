@@ -506,7 +506,7 @@ static void second_name(void)
 
 static void for_everybody(void)
 {
-	ck_assert_int_eq(chmod(n.path, 0604), 0);
+	ck_assert_int_eq(chmod(n.path, 0662), 0);
 }
 
 static void successor_begun(void)

@@ -362,6 +362,9 @@ static void copy_events(const struct map *from, const struct map *to)
 {
 	uint64_t next = load(&from->live->next_event);
 
+	/* What is written after this look, while workers do not know yet of the successor, is carried over by event_carry. */
+	if (map_has(from, 1))
+		store(&from->live->events_carried, next);
 	if (from->dims.events != to->dims.events)
 		return;
 	for (uint32_t i = 0; i < from->dims.events; i++) {

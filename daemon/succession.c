@@ -36,6 +36,7 @@
 #include <unistd.h>
 
 #include "error.h"
+#include "event.h"
 #include "failpoint.h"
 #include "log.h"
 #include "move.h"
@@ -60,6 +61,7 @@ static unsigned move_all(const struct map *from, const struct map *to)
 
 	/* First: no key can begin until they are there. */
 	once_move(from, to, ONCE_LIFE_OF_RESCD);
+	event_carry(from, to);
 	for (uint32_t i = 0; i < states_in_use(from); i++) {
 		/* One that was retired with callers inside is brought over too; without, its record is free again. */
 		if (!move_is_same(from, to, i))

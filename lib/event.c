@@ -253,6 +253,29 @@ size_t event_read(const struct map *map, uint64_t after, struct event *events, s
 	return count;
 }
 
+/* ---- of a superseded segment ---- */
+
+void event_carry(const struct map *from, const struct map *to)
+{
+	if (!map_has(from, 1))
+		return;
+	uint64_t next = atomic_load_explicit(&from->live->next_event, memory_order_acquire) & ~EVENT_BUSY;
+	uint64_t n = atomic_load_explicit(&from->live->events_carried, memory_order_relaxed);
+
+	if (n > next || next - n > from->dims.events)
+		n = next < from->dims.events ? 0 : next - from->dims.events;
+	for (; n < next; n++) {
+		struct event event;
+		/* Somebody is writing it: the next time, or when it was reaped. */
+		if ((atomic_load_explicit(&event_place(from, n)->stamp, memory_order_acquire) & EVENT_BUSY) != 0)
+			return;
+		if (copy(from, n, &event))
+			event_write_unless(to, 0, &event, NULL, 0);
+		/* release: after the event. A death before it, and the event is there twice; a transition is given once all the same. */
+		atomic_store_explicit(&from->live->events_carried, n + 1, memory_order_release);
+	}
+}
+
 /* ---- names ---- */
 
 const char *event_kind_name(enum event_kind kind)

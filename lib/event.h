@@ -36,6 +36,8 @@ void event_write(const struct map *map, uint32_t life, struct event *event);
  * written (number 0) when *done is not `before` any more after a place was claimed. Who finds it done later than that has written it twice.
  */
 void event_write_unless(const struct map *map, uint32_t life, struct event *event, const word *done, uint64_t before);
+/* For rescd, again and again: what was written in a superseded segment from live->events_carried on, as it was but for its number. */
+void event_carry(const struct map *from, const struct map *to);
 
 /*
  * Copies the newest events, oldest first, at most max of them, with numbers above `after`. Transitions that are there twice (written

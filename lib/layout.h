@@ -145,6 +145,7 @@
 	X(0, segment_live, lookups_refused)				\
 	X(0, segment_live, once_ready)					\
 	X(0, segment_live, once_closed)					\
+	X(1, segment_live, events_carried)				\
 	X(0, segment_live, requests)					\
 	X(0, worker_slot, life)						\
 	X(0, worker_slot, identity)					\

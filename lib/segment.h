@@ -270,6 +270,7 @@ struct segment_live {
 	word lookups_refused;                         /* names that were asked for and for which there was no room */
 	word once_ready; /* of a successor: 1 when the keys of the superseded segment are here: see once.h */
 	word once_closed; /* of a superseded segment: 1 when no key can begin here any more */
+	word events_carried; /* of a superseded segment: events below this number are in its successor's ring */
 	_Alignas(SEGMENT_LINE) struct request requests[REQUESTS];
 };
 

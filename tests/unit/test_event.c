@@ -397,6 +397,37 @@ START_TEST(every_kind_and_reason_has_a_name)
 }
 END_TEST
 
+START_TEST(what_was_written_after_the_copy_is_carried_over_once_as_it_was)
+{
+	struct map successor;
+	struct resc_error err;
+
+	ck_assert_int_eq(map_private(&successor, "successor", &err), 0);
+	write_one(EVENT_BREAKER, "payments", 7, "before the copy");
+	fixture_store(&f.map.live->events_carried, 1);
+	fixture_at(&f, 1500);
+	write_one(EVENT_BREAKER, "payments", 8, "after it");
+	write_one(EVENT_FORCED, "ledger", 1, "by hand");
+	/* Somebody is in the middle of the next one: it comes later, and so does what is behind it. */
+	struct event_record *busy = map_event(&f.map, 3);
+	fixture_store(&f.map.live->next_event, 4);
+	fixture_store(&busy->stamp, EVENT_BUSY | 5);
+	write_one(EVENT_RESET, "ledger", 2, "behind");
+	event_carry(&f.map, &successor);
+	ck_assert_uint_eq(event_read(&successor, 0, read_back, 16), 2);
+	ck_assert_str_eq(read_back[0].text, "after it");
+	ck_assert_uint_eq(read_back[0].ms, 1500);
+	ck_assert_uint_eq(read_back[0].generation, 8);
+	ck_assert_str_eq(read_back[1].text, "by hand");
+	fixture_store(&busy->stamp, 0);
+	for (int i = 0; i < 3; i++)
+		event_carry(&f.map, &successor);
+	ck_assert_uint_eq(event_read(&successor, 0, read_back, 16), 3);
+	ck_assert_str_eq(read_back[2].text, "behind");
+	map_close(&successor);
+}
+END_TEST
+
 int main(void)
 {
 	const TTest *const tests[] = {
@@ -416,6 +447,7 @@ int main(void)
 	        damage_gives_clean_events_or_none,
 	        writers_and_a_reader_at_once,
 	        every_kind_and_reason_has_a_name,
+	        what_was_written_after_the_copy_is_carried_over_once_as_it_was,
 	};
 	TCase *tcase = FIXTURE_CASE("event", tests, set_up, tear_down);
 

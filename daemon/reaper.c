@@ -30,7 +30,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "event.h"
 #include "log.h"
 #include "process.h"
 #include "share.h"
@@ -104,15 +103,10 @@ static void count_cells(const struct map *map, uint32_t life, unsigned *permits,
 	}
 }
 
-static void report(const struct map *map, const struct occupant *worker, unsigned permits, unsigned probes, const char *how)
+static void report(const struct occupant *worker, unsigned permits, unsigned probes, const char *how)
 {
-	struct event event = {.kind = EVENT_REAPED, .value = {worker->life, (uint64_t)worker->pid}};
-
-	snprintf(event.text, sizeof(event.text), "%u permit%s, %u probe%s, learnt by %s", permits, permits == 1 ? "" : "s", probes,
-	         probes == 1 ? "" : "s", how);
-	event_write(map, 0, &event);
-	log_line("worker died: pid %d, life %" PRIu32 ", name '%s': took back %s", (int)worker->pid, worker->life, worker->name,
-	         event.text);
+	log_line("worker died: pid %d, life %" PRIu32 ", name '%s': took back %u permit%s, %u probe%s, learnt by %s", (int)worker->pid,
+	         worker->life, worker->name, permits, permits == 1 ? "" : "s", probes, probes == 1 ? "" : "s", how);
 }
 
 /*
@@ -132,7 +126,7 @@ static bool reap(struct reaper *reaper, const struct map *map, uint32_t slot, co
 		return true; /* another reaper was quicker: what we counted is its to tell */
 	if (!worker_reap(map, slot, worker->life, certain, 0))
 		return false;
-	report(map, worker, permits, probes, certain ? "pidfd" : "token");
+	report(worker, permits, probes, certain ? "pidfd" : "token");
 	if (permits > 0 && reaper->freed && map_superseded_by(map) != 0)
 		reaper->freed(reaper->arg);
 	return true;

@@ -168,8 +168,8 @@ static bool copy(const struct map *map, uint64_t n, struct event *event)
 }
 
 /*
- * The transitions found so far, by resource and generation: a hash table of indices into events[], so that the second record of a
- * transition is found without looking at all pairs. Without memory for it, both are given.
+ * The transitions and deaths found so far: a hash table of indices into events[], so that the second record of one is found without
+ * looking at all pairs. Without memory for it, both are given.
  */
 struct seen {
 	const struct event *events;
@@ -187,49 +187,58 @@ static void seen_open(struct seen *seen, const struct event *events, size_t max)
 	seen->mask = size - 1;
 }
 
-/* Where that transition is, or where it would be put. */
+/* A transition has its generation, a death its life and pid. */
+static bool is_same(const struct event *a, const struct event *b)
+{
+	if (a->kind != b->kind)
+		return false;
+	if (a->kind == EVENT_REAPED)
+		return a->value[0] == b->value[0] && a->value[1] == b->value[1];
+	return a->generation == b->generation && a->to == b->to && strcmp(a->resource, b->resource) == 0;
+}
+
+/* Where that one is, or where it would be put. */
 static uint32_t *seen_find(const struct seen *seen, const struct event *event)
 {
-	size_t i = fnv1a(event->resource, strlen(event->resource)) + event->generation;
+	size_t i = fnv1a(event->resource, strlen(event->resource)) + event->generation + event->value[0] * (event->kind == EVENT_REAPED);
 	for (;; i++) {
 		uint32_t *slot = &seen->slots[i & seen->mask];
 		if (*slot == 0)
 			return slot;
 		const struct event *other = &seen->events[*slot - 1];
-		if (other->generation == event->generation && other->to == event->to && strcmp(other->resource, event->resource) == 0)
+		if (is_same(other, event))
 			return slot;
 	}
 }
 
 /*
- * Goes back from the newest. events[] is filled from its end; a transition that turns up again, further back, was the first record of it,
- * and the later one is given up (number 0). Also the places at or below `after` are looked at for that: whoever reads on and on gets each
- * transition once.
+ * Goes back from the newest. events[] is filled from its end; one that turns up again, further back, was the first record of it, and the
+ * later one is given up (number 0). Also the places at or below `after` are looked at for that: whoever reads on and on gets each once.
  */
 static size_t collect(const struct map *map, uint64_t after, struct event *events, size_t max, struct seen *seen)
 {
 	uint64_t next = atomic_load_explicit(&map->live->next_event, memory_order_acquire) & ~EVENT_BUSY;
 	uint64_t first = next < map->dims.events ? 0 : next - map->dims.events;
 	size_t at = max;
-	size_t transitions = 0;
+	size_t singles = 0;
 
 	for (uint64_t n = next; n-- > first;) {
 		bool wanted = n + 1 > after && at > 0;
 		struct event event;
-		if (!wanted && transitions == 0)
+		if (!wanted && singles == 0)
 			break;
 		if (!copy(map, n, &event))
 			continue;
-		bool transition = event.kind == EVENT_BREAKER && seen->slots != NULL;
-		uint32_t *slot = transition ? seen_find(seen, &event) : NULL;
-		if (transition && *slot != 0)
+		bool single = (event.kind == EVENT_BREAKER || event.kind == EVENT_REAPED) && seen->slots != NULL;
+		uint32_t *slot = single ? seen_find(seen, &event) : NULL;
+		if (single && *slot != 0)
 			events[*slot - 1].number = 0;
 		if (!wanted)
 			continue;
 		events[--at] = event;
-		if (transition) {
+		if (single) {
 			*slot = (uint32_t)at + 1;
-			transitions++;
+			singles++;
 		}
 	}
 	return at;

@@ -40,8 +40,8 @@ void event_write_unless(const struct map *map, uint32_t life, struct event *even
 void event_carry(const struct map *from, const struct map *to);
 
 /*
- * Copies the newest events, oldest first, at most max of them, with numbers above `after`. Transitions that are there twice (written
- * for a slow writer by rescd) are given once. Returns how many.
+ * Copies the newest events, oldest first, at most max of them, with numbers above `after`. Transitions and deaths that are there twice
+ * (written for a slow writer by rescd) are given once. Returns how many.
  */
 size_t event_read(const struct map *map, uint64_t after, struct event *events, size_t max);
 

@@ -21,6 +21,7 @@
 
 #include "clock.h"
 #include "count.h"
+#include "event.h"
 #include "failpoint.h"
 #include "layout.h"
 #include "once.h"
@@ -212,13 +213,20 @@ static void free_word(word *place, uint64_t seen)
 	atomic_compare_exchange_strong_explicit(place, &seen, 0, memory_order_seq_cst, memory_order_relaxed);
 }
 
-static void free_permits(const struct map *map, struct state *state, uint32_t life)
+/* What a reaper found of a life. Of several, each may find a part. */
+struct found {
+	unsigned permits;
+	unsigned probes;
+};
+
+static void free_permits(const struct map *map, struct state *state, uint32_t life, struct found *found)
 {
 	for (uint32_t i = 0; i < map->dims.permits; i++) {
 		word *place = map_permit(map, state, i);
 		uint64_t seen = atomic_load_explicit(place, memory_order_relaxed);
 		if (seen == 0 || permit_life(seen) != life)
 			continue;
+		found->permits++;
 		/* seq_cst: then comes the look whether somebody waits. */
 		if (atomic_compare_exchange_strong_explicit(place, &seen, 0, memory_order_seq_cst, memory_order_relaxed))
 			count_common(map, state, COUNTER_permits_reclaimed, 1);
@@ -226,12 +234,13 @@ static void free_permits(const struct map *map, struct state *state, uint32_t li
 	}
 }
 
-static void free_probes(const struct map *map, struct state *state, uint32_t life)
+static void free_probes(const struct map *map, struct state *state, uint32_t life, struct found *found)
 {
 	for (uint32_t i = 0; i < PROBES_LIMIT; i++) {
 		uint64_t seen = atomic_load_explicit(&state->probes[i], memory_order_relaxed);
 		if (seen == 0 || probe_life(seen) != life)
 			continue;
+		found->probes++;
 		if (atomic_compare_exchange_strong_explicit(&state->probes[i], &seen, 0, memory_order_release, memory_order_relaxed))
 			count_common(map, state, COUNTER_probes_reclaimed, 1);
 		FAILPOINT("reap.probe");
@@ -264,16 +273,17 @@ static void free_shards(const struct map *map, struct state *state, uint32_t lif
 }
 
 /* Every cell of every kind that carries this life, in the resources that it used (NULL: in all). */
-static void free_cells(const struct map *map, uint32_t life, const uint64_t *used)
+static struct found free_cells(const struct map *map, uint32_t life, const uint64_t *used)
 {
+	struct found found = {0, 0};
 	char name[SEGMENT_NAME_SIZE];
 
 	for (uint32_t i = 0; i < map->dims.resources; i++) {
 		if ((used != NULL && (used[i / 64] >> i % 64 & 1) == 0) || !policy_name_any(map, i, name))
 			continue;
 		struct state *state = map_state(map, i);
-		free_permits(map, state, life);
-		free_probes(map, state, life);
+		free_permits(map, state, life, &found);
+		free_probes(map, state, life, &found);
 		free_waiting(map, state, life);
 		free_shards(map, state, life);
 		/* Perhaps it died in the middle of the record of a transition. */
@@ -283,13 +293,14 @@ static void free_cells(const struct map *map, uint32_t life, const uint64_t *use
 	once_reap(map, life);
 	/* Who leaves by itself is not in the middle of an event or of a question. */
 	if (used != NULL)
-		return;
+		return found;
 	request_reap(map, life);
 	for (uint32_t i = 0; i < map->dims.events; i++) {
 		word *stamp = &map_event(map, i)->stamp;
 		if (atomic_load_explicit(stamp, memory_order_relaxed) == (EVENT_BUSY | life))
 			free_word(stamp, EVENT_BUSY | life);
 	}
+	return found;
 }
 
 void worker_unregister_from(const struct map *map, struct worker *worker, const uint64_t *used)
@@ -308,6 +319,30 @@ void worker_unregister_from(const struct map *map, struct worker *worker, const 
 	share_recount(map);
 }
 
+static uint64_t pid_of(const struct worker_slot *slot, uint32_t life)
+{
+	/* Acquire: pairs with the release in write_identity. */
+	return atomic_load_explicit(&slot->identity, memory_order_acquire) == life ? atomic_load_explicit(&slot->pid, memory_order_relaxed)
+	                                                                           : 0;
+}
+
+/*
+ * Before the slot is freed: so each death is told at least once, and event_read gives it once. What is told is what the first one found who
+ * came so far.
+ */
+static void tell(const struct map *map, uint32_t slot, uint32_t life, bool certain, uint32_t own_life, const struct found *found)
+{
+	const struct worker_slot *dead = map_worker(map, slot);
+	struct event event = {.kind = EVENT_REAPED, .value = {life, pid_of(dead, life)}};
+
+	/* Another one was quicker. */
+	if (atomic_load_explicit(&dead->life, memory_order_acquire) != life)
+		return;
+	snprintf(event.text, sizeof event.text, "%u permit%s, %u probe%s, learnt by %s", found->permits, found->permits == 1 ? "" : "s",
+	         found->probes, found->probes == 1 ? "" : "s", certain ? "pidfd" : "token");
+	event_write(map, own_life, &event);
+}
+
 bool worker_reap(const struct map *map, uint32_t slot, uint32_t life, bool certain, uint32_t own_life)
 {
 	if (slot >= map->dims.workers || life == 0 || life == own_life)
@@ -317,8 +352,10 @@ bool worker_reap(const struct map *map, uint32_t slot, uint32_t life, bool certa
 	if (!certain && life_is_held(map, life))
 		return false;
 	FAILPOINT("reap.dead");
-	free_cells(map, life, NULL);
+	const struct found found = free_cells(map, life, NULL);
 	FAILPOINT("reap.cells");
+	tell(map, slot, life, certain, own_life, &found);
+	FAILPOINT("reap.told");
 	uint64_t seen = life;
 	if (atomic_compare_exchange_strong_explicit(&map_worker(map, slot)->life, &seen, 0, memory_order_seq_cst, memory_order_relaxed))
 		atomic_fetch_add_explicit(&map->live->lives_reaped, 1, memory_order_relaxed);

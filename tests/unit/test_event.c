@@ -111,6 +111,21 @@ START_TEST(a_transition_that_is_there_twice_is_given_once)
 }
 END_TEST
 
+START_TEST(a_death_that_two_reapers_tell_is_given_once)
+{
+	struct event death = {.kind = EVENT_REAPED, .value = {17, 4711}, .text = "2 permits"};
+	struct event another = {.kind = EVENT_REAPED, .value = {18, 4711}};
+
+	event_write(&f.map, 0, &death);
+	death.text[0] = '0';
+	event_write(&f.map, 5, &death);
+	event_write(&f.map, 5, &another);
+	ck_assert_uint_eq(read_all(), 2);
+	ck_assert_str_eq(read_back[0].text, "2 permits");
+	ck_assert_uint_eq(read_back[1].value[0], 18);
+}
+END_TEST
+
 START_TEST(a_busy_place_is_passed_by)
 {
 	/* F7: a writer that stopped in the middle of event 3. */
@@ -436,6 +451,7 @@ int main(void)
 	        the_newest_come_oldest_first,
 	        a_full_ring_keeps_the_newest,
 	        a_transition_that_is_there_twice_is_given_once,
+	        a_death_that_two_reapers_tell_is_given_once,
 	        a_busy_place_is_passed_by,
 	        a_slow_writer_does_not_cover_a_newer_event,
 	        a_ring_of_busy_places_does_not_hang,

@@ -35,18 +35,22 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "error.h"
 #include "event.h"
 #include "failpoint.h"
 #include "log.h"
 #include "move.h"
 #include "once.h"
+#include "permit.h"
 #include "policy.h"
 #include "states.h"
 #include "words.h"
 
 /* A former segment whose permits are settled is carried on each so many turns only: what is left are results of calls on their way. */
 #define SETTLED_TURNS 16u
+/* How long debts to a segment that is gone are waited for. */
+#define FORGIVE_MS 60000u
 
 static uint64_t superseded_by(const struct map *map)
 {
@@ -141,6 +145,39 @@ static void close_chain(const struct succession *succession, const struct map *c
 	once_settle(NULL, succession->count > 0 ? &succession->former[0].map : current);
 }
 
+/* ---- debts to nobody ---- */
+
+static bool owes(const struct map *map)
+{
+	for (uint32_t i = 0; i < states_in_use(map); i++)
+		if (limit_debt(atomic_load_explicit(&map_state(map, i)->limit, memory_order_relaxed)) != 0)
+			return true;
+	return false;
+}
+
+/*
+ * Its name was removed by hand, and the rescd that had it open is dead: whoever is still inside there pays back when he leaves, but who
+ * dies there does not, and nobody can look. Such calls may go on for long, so a bulkhead is given its whole limit back only after
+ * FORGIVE_MS: rather a few calls too many then than a few too few for ever.
+ */
+static void forgive(struct succession *succession, const struct map *current)
+{
+	uint64_t now_ms = clock_coarse_ms(current);
+
+	if (succession->gone == 0)
+		return;
+	if (succession->gone != current->predecessor || !owes(current)) {
+		succession->gone = 0;
+		return;
+	}
+	if (now_ms - succession->gone_ms < FORGIVE_MS)
+		return;
+	for (uint32_t i = 0; i < states_in_use(current); i++)
+		permit_forgive(current, map_state(current, i));
+	log_line("former segment %016" PRIx64 " cannot be found: permits that were out there count as given back", succession->gone);
+	succession->gone = 0;
+}
+
 void succession_tick(struct succession *succession, const struct map *current)
 {
 	bool all = ++succession->turn % SETTLED_TURNS == 0;
@@ -159,6 +196,7 @@ void succession_tick(struct succession *succession, const struct map *current)
 		else
 			i++;
 	}
+	forgive(succession, current);
 	if (all)
 		close_chain(succession, current);
 }
@@ -334,6 +372,10 @@ int succession_resume(struct succession *succession, struct map *current, const 
 	if (r < 0)
 		return r;
 	find_predecessors(succession, current);
+	if (succession->count == 0 && current->predecessor != 0) {
+		succession->gone = current->predecessor;
+		succession->gone_ms = clock_coarse_ms(current);
+	}
 	free_claims(succession, current);
 	close_chain(succession, current);
 	remove_leftovers(succession, current->instance);

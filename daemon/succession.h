@@ -12,6 +12,8 @@ struct succession {
 	struct reaper *reaper;
 	unsigned count;
 	unsigned turn;
+	uint64_t gone; /* generation of a segment that the current one owes to, and that nobody finds any more; 0: none */
+	uint64_t gone_ms;
 	/* Oldest first; each is superseded by the one after it, the last one by the current segment. */
 	struct former {
 		struct map map;

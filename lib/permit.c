@@ -142,6 +142,20 @@ void permit_close(struct state *state)
 	waiting_wake_all(state);
 }
 
+bool permit_forgive(const struct map *map, struct state *state)
+{
+	uint64_t w = atomic_load_explicit(&state->limit, memory_order_relaxed);
+
+	do {
+		if (limit_debt(w) == 0)
+			return false;
+	} while (!atomic_compare_exchange_weak_explicit(&state->limit, &w,
+	                                                limit_make(limit_target(w), limit_effective(w), 0, limit_version(w)),
+	                                                memory_order_seq_cst, memory_order_relaxed));
+	permit_settle(map, state);
+	return true;
+}
+
 unsigned permit_reach(const struct map *map, const struct state *state)
 {
 	uint64_t w = atomic_load_explicit(&state->limit, memory_order_seq_cst);

@@ -52,6 +52,8 @@ bool permit_settle(const struct map *map, struct state *state);
 void permit_set_limit(const struct map *map, struct state *state, unsigned target);
 /* Closes for good. Permits that are held can still be released. */
 void permit_close(struct state *state);
+/* The segment that is owed to is gone: nobody can say any more who gave back what. False: nothing is owed. */
+bool permit_forgive(const struct map *map, struct state *state);
 /* Cells below this number may be held: the limit, or, where holders may sit beyond it, all. A limit is effective only when nobody is
  * beyond. */
 unsigned permit_reach(const struct map *map, const struct state *state);

@@ -257,6 +257,31 @@ def test_permits_of_the_dead_of_before_count_again_before_the_next_turn(host):
 
 
 @needs_points
+def test_F3_permits_of_a_segment_that_nobody_finds_any_more_are_not_missing_for_ever(host):
+    """Removed by hand, put back, and rescd restarted: the old one has no name, so only who is inside it can pay back. He dies."""
+    rescd = host({"resources": {"payments": {"bulkhead": {"limit": 8}}}})
+    victim = rescd.worker()
+    victim.hold("payments", 3)
+    before = rescd.snapshot()["segment"]["generation"]
+    os.unlink(rescd.segment)
+    until(lambda: os.path.exists(rescd.segment) and rescd.snapshot()["segment"]["generation"] != before, what="the segment is back")
+    rescd.restart()
+
+    def permits():
+        return {key: rescd.show("payments")["permits"][key] for key in ("debt", "effective")}
+
+    victim.kill()
+    other = rescd.worker()
+    turned(rescd, other)
+    other.advance(58000)
+    turned(rescd, other)
+    assert permits() == {"debt": 3, "effective": 5}  # he may live on, for all that anybody knows
+    other.advance(3000)
+    until(lambda: permits() == {"debt": 0, "effective": 8}, what="the whole limit")
+    other.hold("payments", 8)
+
+
+@needs_points
 @pytest.mark.parametrize("name", ["ledger", "files"])  # with a breaker, and without
 def test_F7_a_result_that_was_held_up_while_the_segment_changed_counts_at_once(host, name):
     files = {"files": {"bulkhead": {"limit": 4}}}

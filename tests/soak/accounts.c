@@ -250,6 +250,26 @@ const char *accounts_drawn(const struct map *map, uint64_t elapsed_ns)
 
 /* ---- what the dead leave ---- */
 
+static bool state_owes(const struct state *state)
+{
+	bool owes = limit_debt(atomic_load_explicit(&state->limit, memory_order_relaxed)) != 0;
+
+	for (uint32_t i = 0; i < PROBES_LIMIT; i++)
+		owes = owes || probe_life(atomic_load_explicit(&state->probes[i], memory_order_relaxed)) == GHOST_LIFE;
+	return owes;
+}
+
+bool accounts_owed(const struct map *map)
+{
+	bool owed = false;
+
+	for (uint32_t i = 0; i < map->dims.resources; i++)
+		owed = owed || state_owes(map_state(map, i));
+	for (uint32_t i = 0; i < map->dims.once; i++)
+		owed = owed || once_phase(atomic_load_explicit(&map->once_slots[i], memory_order_relaxed)) == ONCE_AWAY;
+	return owed;
+}
+
 static bool is_living(uint32_t life, uint64_t generation)
 {
 	for (uint32_t i = 0; i < 2 * storm.workers; i++) {

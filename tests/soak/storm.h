@@ -198,6 +198,8 @@ const char *accounts_workers(const struct map *map);
 void accounts_watch(const struct map *map);
 /* The budget and the rate that never change have not given out more than they had. elapsed_ns: since before they were made. */
 const char *accounts_drawn(const struct map *map, uint64_t elapsed_ns);
+/* Does this segment still wait for something from the one before: permits, probes, keys in work? */
+bool accounts_owed(const struct map *map);
 struct deaths {
 	uint64_t all;
 	uint64_t inside_an_operation;

@@ -165,7 +165,6 @@ void host_start(struct host *host)
 	host->stopped = false;
 	host->down_until_ns = 0;
 	host->disturbed_ns = now_ns();
-	host->starts++;
 }
 
 /* A program cannot do anything about a signal that comes before its first step: then it reads the new file anyway. */

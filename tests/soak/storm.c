@@ -342,7 +342,8 @@ static struct operator_ {
 	uint64_t kill_ns; /* 0: not at all */
 	pid_t pid;
 	bool killed;
-	bool is_doctor; /* who examines, and must find nothing, whatever goes on */
+	bool is_doctor; /* who must find nothing, whatever goes on, but that rescd is dead */
+	uint64_t began_ns;
 } operators[OPERATORS];
 static bool rescd_shall_end;
 
@@ -360,7 +361,8 @@ static void operator_ended(struct operator_ *o, int status)
 {
 	if (WIFSIGNALED(status) && !o->killed)
 		complain("resctl was ended by signal %d", WTERMSIG(status));
-	if (o->is_doctor && WIFEXITED(status) && WEXITSTATUS(status) != 0)
+	bool rescd_was_there = host.rescd > 0 && !host.stopped && !rescd_shall_end && host.disturbed_ns < o->began_ns;
+	if (o->is_doctor && rescd_was_there && WIFEXITED(status) && WEXITSTATUS(status) != 0)
 		complain("resctl doctor ended with %d in the storm; what it found is in resctl.log", WEXITSTATUS(status));
 	o->pid = 0;
 }
@@ -388,7 +390,8 @@ static void operate(const char *const *words, uint64_t kill_after_ns)
 	if (i == OPERATORS)
 		return;
 	operators[i] = (struct operator_){.kill_ns = kill_after_ns == 0 ? 0 : now_ns() + kill_after_ns,
-	                                  .is_doctor = strcmp(words[0], "doctor") == 0};
+	                                  .is_doctor = strcmp(words[0], "doctor") == 0,
+	                                  .began_ns = now_ns()};
 	operators[i].pid = host_resctl(words);
 	happened("resctl %s %s%s", words[0], words[1] != NULL ? words[1] : "", kill_after_ns != 0 ? ", killed soon" : "");
 }
@@ -1040,6 +1043,7 @@ static void keep_evidence(void)
 static void kill_everybody(void)
 {
 	ending = true;
+	atomic_store_explicit(&storm.shared->end, true, memory_order_seq_cst);
 	for (uint32_t i = 0; i < storm.workers; i++) {
 		int pid = atomic_load_explicit(&storm.shared->actors[i].pid, memory_order_seq_cst);
 		if (pid > 0)

@@ -170,7 +170,6 @@ struct host {
 	uint64_t disturbed_ns;  /* when something last happened to it */
 	unsigned variant;       /* of the configuration */
 	unsigned grown;         /* how often the tables were made larger */
-	uint64_t starts;
 };
 void host_configure(struct host *host);
 void host_start(struct host *host);

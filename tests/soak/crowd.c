@@ -97,7 +97,7 @@ static void look_for_the_dead(void)
 		/* In a segment that was superseded meanwhile there is no looking. */
 		if (m->segment == map->generation) {
 			sample(m->without_rescd ? &report.reaped_without_rescd : &report.reaped, ms);
-			if (!m->without_rescd && ms > (double)RIGHT_NS / 1e6)
+			if (!m->without_rescd && ms > (double)PATIENCE_NS / 1e6)
 				complain("life %u was still registered %.0f ms after its death", m->life, ms);
 		}
 		*m = mourned[--mourned_count];

@@ -9,7 +9,6 @@
 
 #define MS          UINT64_C(1000000)
 #define PATIENCE_NS (20000 * MS) /* a machine that is loaded may take long, a fault takes for ever */
-#define RIGHT_NS    (5000 * MS)  /* "within a second", with the same in mind */
 
 extern struct report report;
 extern struct host host;

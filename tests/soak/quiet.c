@@ -119,7 +119,7 @@ void quiet_point(void)
 	host.down_until_ns = 0;
 	pause_workers(2);
 	wait_for(rescd_is_ready, "rescd is ready");
-	if (!wait_for_verdict(accounts_are_exact, RIGHT_NS))
+	if (!wait_for_verdict(accounts_are_exact, PATIENCE_NS))
 		return;
 	double ms = (double)(now_ns() - last_kill_ns) / 1e6;
 	sample(disturbed ? &report.exact_after_rescd : &report.exact, ms);
@@ -133,7 +133,7 @@ void quiet_point(void)
 	wait_for_verdict(everything_is_clean, PATIENCE_NS);
 	pause_workers(2);
 	host_limits_are_in_force(&host);
-	if (wait_for_verdict(accounts_are_exact, RIGHT_NS)) {
+	if (wait_for_verdict(accounts_are_exact, PATIENCE_NS)) {
 		const struct map *map = current_segment();
 		const char *drawn = map == NULL ? "there is no segment" : accounts_drawn(map, now_ns() - started_ns);
 		if (drawn[0] != '\0')

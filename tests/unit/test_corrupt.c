@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sys/mman.h>
 
 #include "event.h"
 #include "every_guard.h"
@@ -520,6 +521,74 @@ START_TEST(bytes_that_change_under_the_hands_of_threads)
 }
 END_TEST
 
+#define PROCESSES 3
+
+/* Between the test and its children. */
+struct stage {
+	atomic_bool calm;   /* nobody damages anything any more */
+	atomic_uint paused; /* children who know that */
+	atomic_bool good;   /* the damage is undone */
+};
+
+static void wait_for(atomic_bool *flag)
+{
+	while (!atomic_load(flag))
+		poll(NULL, 0, 1);
+}
+
+/* Calls on, while its segment changes; and when the bytes are good again, it is served. */
+static void child_that_calls(struct stage *stage)
+{
+	resc_ticket ticket;
+
+	alarm(50);
+	while (!atomic_load(&stage->calm)) {
+		call(resources[0]);
+		repeat(resources[1]);
+		call(resources[2]);
+	}
+	atomic_fetch_add(&stage->paused, 1);
+	wait_for(&stage->good);
+	for (unsigned i = 0; i < RESOURCES; i++) {
+		sleepless_step();
+		ck_assert_int_eq(resc_enter(resources[i], NULL, &ticket), 0);
+		ck_assert_int_eq(resc_leave(&ticket, RESC_OK), 0);
+	}
+	resc_close(host);
+	_exit(0);
+}
+
+START_TEST(bytes_that_change_under_the_hands_of_processes)
+{
+	struct stage *stage = mmap(NULL, sizeof *stage, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	pid_t pids[PROCESSES];
+
+	alarm(50);
+	ck_assert_ptr_ne(stage, MAP_FAILED);
+	sleepless_meanwhile = NULL; /* rescd is one process */
+	for (int i = 0; i < PROCESSES; i++) {
+		pids[i] = fork();
+		if (pids[i] == 0)
+			child_that_calls(stage);
+	}
+	for (unsigned round = 0; round < 60; round++) {
+		corrupt(&regions[round % REGIONS], 1 + round % 9 * 20);
+		poll(NULL, 0, 2);
+		if (round % 3 == 0)
+			restore();
+	}
+	atomic_store(&stage->calm, true);
+	while (atomic_load(&stage->paused) < PROCESSES)
+		poll(NULL, 0, 1);
+	restore();
+	atomic_store(&stage->good, true);
+	for (int i = 0; i < PROCESSES; i++)
+		ck_assert_int_eq(fixture_wait(pids[i]), 0);
+	restore();
+	works_again();
+}
+END_TEST
+
 START_TEST(an_operator_on_a_bad_segment)
 {
 	alarm(50);
@@ -560,6 +629,7 @@ int main(void)
 	        each_word_of_a_resource_is_bad_in_turn,
 	        a_ticket_that_is_out_while_its_segment_goes_bad,
 	        bytes_that_change_under_the_hands_of_threads,
+	        bytes_that_change_under_the_hands_of_processes,
 	        an_operator_on_a_bad_segment,
 	        a_fork_on_a_bad_segment,
 	};

@@ -496,7 +496,7 @@ def test_F1_a_worker_without_memory_or_descriptors_has_an_error_and_no_crash(hos
     assert child.ask("limit", int(resource.RLIMIT_AS), used + 65536)["r"] == 0
     # ENOMEM: not even a private view. It lets go of its parent's mappings then, and so there is room.
     assert [child.ask("enter", "payments").get("r") for _ in range(3)] == [-12, 0, 0]
-    limited = rescd.worker(before=["prlimit", "--nofile=3"])
+    limited = rescd.worker(before=["prlimit", "--nofile=4"])
     assert limited.hello["mode"] == "private" and "Too many open files" in limited.hello["reason"]
     assert limited.call("payments")["r"] == 0 and parent.call("payments")["r"] == 0
 

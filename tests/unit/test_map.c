@@ -257,7 +257,7 @@ START_TEST(a_segment_that_is_cut_or_overwritten_under_its_users_is_not_sound)
 
 	ck_assert_msg(map_open(&map, copy_path, MAP_WORKER, &err) == 0, "%s", err.text);
 	ck_assert(map_is_sound(&map));
-	for (size_t i = 0; i < sizeof(struct segment_header) - 8; i += 5) {
+	for (size_t i = 0; i < offsetof(struct segment_header, ready); i += 5) {
 		unsigned char flipped = (unsigned char)~page[i];
 		ck_assert_int_eq(pwrite(fd, &flipped, 1, (off_t)i), 1);
 		ck_assert(!map_is_sound(&map));

@@ -3,8 +3,8 @@
  * Why this exists: whoever may write the segment's file may also cut it. A touch of what is gone is a SIGBUS, and where the file grows
  * again there are zeros, which look like "nothing is configured, nothing in use". Nothing in such a segment can be believed any more.
  *
- * What it guarantees: rescd notices it within a second, by the size and the header, or at the SIGBUS, and starts over by executing itself. So
- * it does what it does at each start with a segment that cannot be used: it removes it and makes a fresh one, which the workers join.
+ * What it guarantees: rescd notices it within a second, by the size and the header, or at the SIGBUS, and starts over by executing itself.
+ * So it does what it does at each start with a segment that cannot be used: it removes it and makes a fresh one, which the workers join.
  * A SIGBUS of another cause keeps its meaning.
  */
 #include "start_over.h"

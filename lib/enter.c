@@ -31,6 +31,7 @@
 #include "share.h"
 #include "throttle.h"
 #include "ticket.h"
+#include "untracked.h"
 #include "waiting.h"
 
 #define TRIES 16
@@ -225,7 +226,9 @@ static inline int pass_throttle(const struct view *v, struct entering *e, const 
 
 static void give_back_permit(const struct view *v, const resc_ticket *t)
 {
-	if (ticket_cell(t) != NO_CELL && permit_release(v->map, v->state, ticket_cell(t), t->permit) && v->waits)
+	if (!ticket_is_tracked(t))
+		untracked_release(ticket_cell(t), t->permit);
+	else if (permit_release(v->map, v->state, ticket_cell(t), t->permit) && v->waits)
 		waiting_signal(v->state);
 }
 
@@ -243,7 +246,7 @@ COLD static int take_any_permit(const struct view *v, uint64_t permit, bool last
 	if (r == RESC_E_FULL && (v->policy.flags & (POLICY_BULKHEAD | POLICY_SHADOW_BULKHEAD)) != POLICY_BULKHEAD) {
 		if (last)
 			count(v, COUNTER_untracked);
-		cell = NO_CELL;
+		cell = untracked_take(permit);
 		r = 0;
 	}
 	t->permit_cell = cell;
@@ -502,7 +505,7 @@ COLD static int take_probe(const struct view *v, struct entering *e, resc_ticket
 	t->probe = probe.lease != 0;
 	t->permit_cell |= probe.cell << TICKET_CELL_BITS;
 	/* In a resource that is plain this was the last guard; else see settle_admitted. */
-	if (v->plain && ticket_cell(t) == NO_CELL)
+	if (v->plain && !ticket_is_tracked(t))
 		count(v, COUNTER_untracked);
 	return 0;
 }
@@ -556,7 +559,7 @@ APART static bool settle_admitted(const struct view *v, struct entering *e, cons
 		count_woulds(v, e->would);
 	if (e->reserves && e->reserved->waited)
 		count(v, COUNTER_waited);
-	if (ticket_cell(t) == NO_CELL)
+	if (!ticket_is_tracked(t))
 		count(v, COUNTER_untracked);
 	return true;
 }

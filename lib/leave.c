@@ -19,6 +19,7 @@
 #include "policy.h"
 #include "throttle.h"
 #include "ticket.h"
+#include "untracked.h"
 #include "waiting.h"
 
 #define TRIES 16
@@ -120,7 +121,9 @@ static USUAL int account(const struct view *v, const resc_ticket *t, struct endi
 /* Gives back what the ticket holds in its own segment. -ESTALE: the permit is not its own any more, nothing was changed. */
 static inline int give_back(const struct map *map, struct state *state, bool waits, const resc_ticket *t, struct ending *e)
 {
-	if (ticket_cell(t) != NO_CELL && !permit_release(map, state, ticket_cell(t), t->permit))
+	const uint32_t cell = ticket_cell(t);
+
+	if (__builtin_expect(ticket_is_tracked(t), 1) ? !permit_release(map, state, cell, t->permit) : !untracked_release(cell, t->permit))
 		return -ESTALE;
 	FAILPOINT("leave.released");
 	if (__builtin_expect(waits, 0))

@@ -29,16 +29,25 @@ static void wipe(void)
 	atomic_store_explicit(atomic_load_explicit(&process_epoch_page, memory_order_relaxed), 0, memory_order_relaxed);
 }
 
+void *process_wiped_memory(size_t size)
+{
+	void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (memory == MAP_FAILED)
+		return NULL;
+	if (madvise(memory, size, MADV_WIPEONFORK) == 0)
+		return memory;
+	munmap(memory, size);
+	return NULL;
+}
+
 static void make_page(void)
 {
-	void *page = mmap(NULL, SEGMENT_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	void *page = process_wiped_memory(SEGMENT_PAGE);
 
-	if (page != MAP_FAILED && madvise(page, SEGMENT_PAGE, MADV_WIPEONFORK) == 0) {
-		atomic_store_explicit(&process_epoch_page, page, memory_order_release);
-		return;
-	}
-	atomic_store_explicit(&process_epoch_page, page == MAP_FAILED ? &fallback_page : page, memory_order_release);
-	pthread_atfork(NULL, NULL, wipe);
+	atomic_store_explicit(&process_epoch_page, page == NULL ? &fallback_page : page, memory_order_release);
+	if (page == NULL)
+		pthread_atfork(NULL, NULL, wipe);
 }
 
 uint64_t process_epoch_renew(void)

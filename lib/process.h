@@ -25,6 +25,8 @@ static inline uint64_t process_epoch(void)
 	return __builtin_expect(epoch != 0, 1) ? epoch : process_epoch_renew();
 }
 
+/* Zeroed memory that a forked child finds zeroed, too. NULL: there is none, or the kernel cannot do that. Never freed. */
+void *process_wiped_memory(size_t size);
 /* Field 22 of /proc/PID/stat, found after the last ')'. 0 when it cannot be read. */
 uint64_t process_start_ticks(pid_t pid);
 /* The same of its text. */

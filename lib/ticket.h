@@ -52,10 +52,17 @@ static inline void ticket_clear(resc_ticket *t)
 #define TICKET_CELL_BITS 24
 _Static_assert(PERMITS_LIMIT <= 1u << 16 && PROBES_LIMIT <= 256, "cells fit the ticket");
 #define NO_CELL ((1u << TICKET_CELL_BITS) - 1)
+/* Numbers from here on are of cells in this process alone: see untracked.h. */
+#define UNTRACKED_BASE (1u << 23)
 
 static inline uint32_t ticket_cell(const resc_ticket *t)
 {
 	return t->permit_cell & NO_CELL;
+}
+
+static inline bool ticket_is_tracked(const resc_ticket *t)
+{
+	return ticket_cell(t) < UNTRACKED_BASE;
 }
 
 static inline uint32_t ticket_probe_cell(const resc_ticket *t)

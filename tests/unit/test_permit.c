@@ -481,6 +481,38 @@ static uint64_t untracked(void)
 	return named_look(&n).counters.untracked;
 }
 
+START_TEST(a_call_without_a_cell_is_left_once_too)
+{
+	resc_ticket tickets[70], copies[70];
+	struct policy p;
+
+	policy_private(&p);
+	named_reload(&n, &p);
+	resc *host = named_join(n.instance);
+	resc_resource *pay = named_lookup(host, "payments");
+	fill_all_cells();
+	for (int round = 0; round < 300; round++) {
+		for (int i = 0; i < 70; i++)
+			ck_assert_int_eq(resc_enter(pay, NULL, &tickets[i]), 0);
+		memcpy(copies, tickets, sizeof copies);
+		for (int i = 0; i < 70; i++)
+			ck_assert_int_eq(resc_leave(&tickets[i], RESC_OK), 0);
+		for (int i = 0; i < 70; i++)
+			ck_assert_int_eq(resc_leave(&copies[i], RESC_OK), -ESTALE);
+	}
+	ck_assert_uint_eq(untracked(), 21000);
+	ck_assert_uint_eq(named_look(&n).counters.ended_ok, 21000);
+	/* Nor is a parent's its child's. */
+	ck_assert_int_eq(resc_enter(pay, NULL, &tickets[0]), 0);
+	pid_t pid = fork();
+	if (pid == 0)
+		_exit(resc_leave(&tickets[0], RESC_OK) == -ESTALE ? 0 : 1);
+	ck_assert_int_eq(fixture_wait(pid), 0);
+	ck_assert_int_eq(resc_leave(&tickets[0], RESC_OK), 0);
+	resc_close(host);
+}
+END_TEST
+
 START_TEST(a_call_without_a_cell_that_is_refused_is_not_counted_as_one)
 {
 	resc_ticket ticket, probe;
@@ -536,6 +568,7 @@ int main(void)
 	        B9_a_full_bulkhead_refuses_by_its_name_and_counts_nothing_else,
 	        a_closed_view_gives_its_permits_back,
 	        without_a_limit_a_call_without_a_cell_is_admitted_and_counted,
+	        a_call_without_a_cell_is_left_once_too,
 	        a_call_without_a_cell_that_is_refused_is_not_counted_as_one,
 	};
 

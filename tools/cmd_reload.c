@@ -4,8 +4,10 @@
  * is wrong with it; a bad file changes nothing.
  */
 #include <errno.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "control_client.h"
 #include "resctl.h"
@@ -124,6 +126,17 @@ static uid_t segment_owner(const struct resctl *ctl)
 	return fstat(ctl->map.fd, &st) == 0 ? st.st_uid : 0;
 }
 
+/* A stopped rescd must not look like a resctl that hangs. */
+static void say_that_we_wait(int number)
+{
+	_Static_assert(TIMEOUT_MS == 10000, "as the text says");
+	static const char text[] = "resctl: rescd has not answered yet; waiting up to 10 s\n";
+
+	(void)number;
+	if (write(STDERR_FILENO, text, sizeof(text) - 1) < 0)
+		_exit(EXIT_NO_SEGMENT);
+}
+
 static int reload(const struct resctl *ctl)
 {
 	struct resc_error err = {0, ""};
@@ -136,7 +149,10 @@ static int reload(const struct resctl *ctl)
 		complain("start it (systemctl start rescd, or rescd --config FILE): it reads the configuration when it starts");
 		return EXIT_NO_SEGMENT;
 	}
+	signal(SIGALRM, say_that_we_wait);
+	alarm(1);
 	int r = control_request(daemon.control, segment_owner(ctl), "reload", TIMEOUT_MS, &answer, &err);
+	alarm(0);
 	return r < 0 ? explain(ctl, r, &err) : report(ctl, answer);
 }
 

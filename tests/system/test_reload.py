@@ -3,6 +3,7 @@
 import copy
 import json
 import os
+import signal
 import subprocess
 
 import pytest
@@ -354,3 +355,14 @@ def test_a_daemon_that_dies_in_the_middle_of_a_reload_is_no_harm(host, point):
     one = worker.enter("payments")
     assert one["r"] == 0 and worker.enter("payments")["answer"] == "full"
     assert [worker.leave(t)["r"] for t in kept] == [0, 0]
+
+
+def test_a_stopped_rescd_does_not_look_like_a_resctl_that_hangs(host):
+    rescd = host({"resources": {"payments": {}}})
+    rescd.process.send_signal(signal.SIGSTOP)
+    with subprocess.Popen([RESCTL, "--instance", rescd.instance, "reload"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE) as process:
+        assert b"waiting up to 10 s" in process.stderr.readline()
+        assert process.poll() is None
+        rescd.process.send_signal(signal.SIGCONT)
+        assert process.wait(10) == 0 and b"reloaded" in process.stdout.read()

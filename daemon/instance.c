@@ -29,6 +29,7 @@
 #include "error.h"
 #include "event.h"
 #include "failpoint.h"
+#include "followers.h"
 #include "inspect.h"
 #include "layout.h"
 #include "log.h"
@@ -43,7 +44,7 @@
 #define LOCK_TRIES    10
 #define LOCK_PAUSE_NS 20000000
 #define OPEN_TRIES    20
-/* Workers come to a successor with their next call. Who has not called for so long does not count for the shares until it does. */
+/* Until the first count of those that have not come to a successor yet: see followers.c. */
 #define EXPECT_WORKERS_MS 5000u
 
 static uint64_t load(const word *w)
@@ -549,6 +550,7 @@ void instance_tick(struct instance *instance)
 	store(&instance->map.daemon->heartbeat_ms, clock_coarse_ms(&instance->map));
 	instance_check_name(instance);
 	succession_tick(&instance->succession, &instance->map);
+	followers_expect(&instance->succession, &instance->map);
 	follow_version(instance);
 	report_older_workers(instance);
 }

@@ -16,8 +16,8 @@
  * for it. `shares` in segment_daemon says how many records have to be looked at, so that nobody pays where there is no share: rescd stores
  * it and then counts the slots, a worker takes its slot and then loads it (seq_cst all four): one of the two sees the other.
  *
- * In a successor the workers come one by one, with their next call. The limits shall not collapse meanwhile, so for some seconds the number
- * of workers of the superseded segment counts, if it is larger.
+ * In a successor the workers come one by one, with their next call. The limits shall not collapse meanwhile, so those that are still to
+ * come count too: rescd says how many there are, each second.
  */
 #include "share.h"
 
@@ -29,7 +29,7 @@
 
 #define TRIES 16
 
-static unsigned slots_taken(const struct map *map)
+unsigned share_taken(const struct map *map)
 {
 	unsigned taken = 0;
 
@@ -50,7 +50,7 @@ static unsigned expected(const struct map *map)
 
 unsigned share_workers(const struct map *map)
 {
-	unsigned taken = slots_taken(map);
+	unsigned taken = share_taken(map);
 	unsigned coming = expected(map);
 
 	return taken > coming ? taken : coming;
@@ -62,6 +62,11 @@ void share_expect(const struct map *map, unsigned workers, uint64_t until_ms)
 
 	atomic_store_explicit(&map->live->expected_workers, (workers > most ? most : workers) << 40 | (until_ms & TIME_MASK),
 	                      memory_order_relaxed);
+}
+
+bool share_is_expecting(const struct map *map)
+{
+	return expected(map) != 0;
 }
 
 static bool has_share(const struct policy *policy)

@@ -13,9 +13,12 @@ unsigned share_target(const struct map *map, const struct policy *policy);
 void share_follow(const struct map *map, uint32_t index, const struct policy *policy);
 /* Workers came or went: sets the limits of all resources that have a share. Anyone, any number at once. */
 void share_recount(const struct map *map);
-/* Live workers, as a share counts them. */
+/* Live workers, as a share counts them: those that are here, or those that are expected where they are more. */
 unsigned share_workers(const struct map *map);
-/* rescd, in a successor before it is announced: so many workers are on their way here, until then their shares count. */
+/* Those that are here. */
+unsigned share_taken(const struct map *map);
+/* rescd, in a successor: so many workers there are with those that have not come yet, until that time at most; 0: all are here. */
 void share_expect(const struct map *map, unsigned workers, uint64_t until_ms);
+bool share_is_expecting(const struct map *map);
 
 #endif

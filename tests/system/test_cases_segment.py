@@ -286,6 +286,36 @@ def test_a_foreign_file_put_under_the_name_of_a_running_instance_is_left_alone(h
     assert rescd.worker().hello["mode"] == "shared"
 
 
+def test_idle_workers_keep_their_part_of_a_share_when_the_segment_is_replaced(host):
+    """They come to the successor with their next call, which may be hours away, and are workers all the same."""
+    shared = {"resources": {"payments": {"bulkhead": {"limit": 0.5}}}}
+    rescd = host(shared)
+    busy, *idle = crew = rescd.crew(6)
+    assert rescd.show("payments")["permits"]["limit"] == 3
+    for _ in range(2):  # also along a chain of replacements
+        os.unlink(rescd.segment)
+        until(lambda: os.path.exists(rescd.segment), what="replaced")
+        assert busy.call("payments")["r"] == 0
+
+    def limit():
+        return rescd.show("payments")["permits"]["limit"]
+
+    for _ in range(2):
+        rescd.advance("50s")
+        time.sleep(1.2)  # a turn of rescd
+        assert limit() == 3  # for six workers, of whom one has called
+    idle[0].kill()
+    idle[1].kill()
+    rescd.advance("50s")
+    until(lambda: limit() == 2, what="a limit for four")
+    for worker in idle[2:]:
+        assert worker.call("payments")["r"] == 0
+    rescd.advance("50s")
+    time.sleep(1.2)
+    assert limit() == 2
+    assert len(rescd.snapshot()["workers"]) == 4 and len(crew) == 6
+
+
 # ---- something else there ----
 
 def foreign_owner(path):

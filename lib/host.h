@@ -75,6 +75,11 @@ int host_ensure_attached(resc *host);
 bool host_attach_shared(resc *host, struct resc_error *err);
 /* The attachment to the segment that the current one supersedes, or NULL. */
 struct attachment *host_predecessor(const resc *host);
+/*
+ * The predecessor's segment: as we are attached to it, or opened for this look (then *opened is it, to be closed; it was closed before).
+ * NULL: it is gone. *own_life: ours in it, or as it was.
+ */
+const struct map *host_open_predecessor(resc *host, struct map *opened, uint32_t *own_life);
 /* Out of use, and freed later, when nobody can be in a call with it. */
 void host_retire_view(resc *host, struct view *view);
 void host_retire_attachment(resc *host, struct attachment *a);

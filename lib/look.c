@@ -60,8 +60,7 @@ static void let_go_of_old(resc *host, uint64_t order)
 	}
 }
 
-/* The predecessor's segment: as we are attached to it, or opened for this look. NULL: it is gone, or nobody owes it anything. */
-static const struct map *open_predecessor(resc *host, struct map *opened, uint32_t *own_life)
+const struct map *host_open_predecessor(resc *host, struct map *opened, uint32_t *own_life)
 {
 	const struct map *map = &host->current->map;
 	char path[MAP_PATH_SIZE];
@@ -71,10 +70,16 @@ static const struct map *open_predecessor(resc *host, struct map *opened, uint32
 		*own_life = a->worker.life; /* our own lock does not show on our own descriptor */
 		return &a->map;
 	}
-	map_path(path, host->instance, map->predecessor);
-	if (map_open(opened, path, MAP_WORKER, NULL) != 0)
-		return NULL;
-	return opened->generation == map->predecessor ? opened : NULL;
+	/* By its own name; or by the instance's, which leads to it until the last step of a supersession. */
+	for (int i = 0; i < 2; i++) {
+		map_path(path, host->instance, i == 0 ? map->predecessor : 0);
+		if (map_open(opened, path, MAP_WORKER, NULL) != 0)
+			continue;
+		if (opened->generation == map->predecessor)
+			return opened;
+		map_close(opened);
+	}
+	return NULL;
 }
 
 /* Does a resource that we use still lack permits that are out in the segment before? */
@@ -103,7 +108,7 @@ static void pay_debts(resc *host)
 		if (!owes(map, r, &index))
 			continue;
 		if (before == NULL) {
-			before = open_predecessor(host, &opened, &own_life);
+			before = host_open_predecessor(host, &opened, &own_life);
 			if (before == NULL)
 				break;
 			worker_sweep(before, own_life);
@@ -126,7 +131,7 @@ bool host_bring_keys(resc *host)
 	pthread_mutex_lock(&host->lock);
 	if (host_ensure_attached(host) == 0) {
 		const struct attachment *a = host->current;
-		const struct map *before = once_is_ready(&a->map) ? NULL : open_predecessor(host, &opened, &own_life);
+		const struct map *before = once_is_ready(&a->map) ? NULL : host_open_predecessor(host, &opened, &own_life);
 		/* Nobody else's successor, and not one that was only announced. */
 		if (before != NULL && map_superseded_by(before) == a->map.generation)
 			once_move(before, &a->map, a->worker.life);

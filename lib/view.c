@@ -39,14 +39,28 @@ static struct shard *claim_shard(const struct map *map, struct state *state, uin
 	return NULL;
 }
 
-/* In a successor: the resource's words are moved before its first call there. */
+static bool is_empty(const struct map *map, uint32_t index)
+{
+	return breaker_tag(atomic_load_explicit(&map_state(map, index)->breaker, memory_order_acquire)) == TAG_EMPTY;
+}
+
+/*
+ * In a successor: the resource's words are moved before its first call there. The first call may come when we have let go of the old
+ * segment, or were never in it, and rescd may be dead: then it is opened once more.
+ */
 static void move_from_predecessor(resc *host, const struct map *map, uint32_t index)
 {
 	const struct attachment *before = host_predecessor(host);
+	struct map opened = {.fd = -1};
+	uint32_t own_life = 0;
+	const struct map *from = before != NULL ? &before->map : NULL;
 
+	if (from == NULL && map->predecessor != 0 && is_empty(map, index))
+		from = host_open_predecessor(host, &opened, &own_life);
 	/* Counters too: so that none goes back for who looks here before rescd has carried them. */
-	if (before != NULL && move_is_same(&before->map, map, index))
-		move_resource(&before->map, map, index);
+	if (from != NULL && move_is_same(from, map, index))
+		move_resource(from, map, index);
+	map_close(&opened);
 }
 
 static int find_index(const struct attachment *a, const char *name)
@@ -130,8 +144,7 @@ static int build_view(struct resc_resource *resource, struct attachment *a, stru
 	if (index < 0)
 		return index;
 	move_from_predecessor(resource->host, &a->map, (uint32_t)index);
-	unsigned tag = breaker_tag(atomic_load_explicit(&map_state(&a->map, (uint32_t)index)->breaker, memory_order_acquire));
-	if (tag == TAG_EMPTY)
+	if (is_empty(&a->map, (uint32_t)index))
 		return -EAGAIN; /* a successor that we cannot fill */
 	if (posix_memalign((void **)&v, SEGMENT_LINE, sizeof *v) != 0)
 		return -ENOMEM;

@@ -636,6 +636,42 @@ START_TEST(a_worker_that_comes_late_finds_everything)
 }
 END_TEST
 
+static bool is_mapped(const struct named *n)
+{
+	char line[512], inode[32];
+	FILE *maps = fopen("/proc/self/maps", "re");
+	unsigned count = 0;
+
+	snprintf(inode, sizeof inode, " %lu ", (unsigned long)n->map.ino);
+	while (fgets(line, sizeof line, maps) != NULL)
+		count += strstr(line, inode) != NULL && strstr(line, "/dev/shm") != NULL;
+	fclose(maps);
+	/* The test itself has it mapped once, in one piece; a worker in two (read-only, and writable). */
+	return count > 1;
+}
+
+START_TEST(F7_with_rescd_dead_a_resource_is_moved_whoever_calls_it_first_and_when)
+{
+	struct policy p = policy();
+	resc_ticket ticket;
+
+	named_add(&old, "ledger", &p);
+	calls(3, RESC_FAIL);
+	/* rescd dies when it has announced the successor, and moves nothing. We follow with a call of one resource, and let go of the old.
+	 */
+	prepare_from(&old, &next);
+	announce(&old, &next);
+	resc_resource *ledger = named_lookup(host, "ledger");
+	ck_assert_int_eq(resc_enter(ledger, NULL, &ticket), 0);
+	ck_assert_int_eq(resc_leave(&ticket, RESC_OK), 0);
+	host_look(host);
+	host_look(host);
+	ck_assert(!is_mapped(&old));
+	/* The first call of the other one comes later. */
+	ck_assert_int_eq(enter(&ticket), RESC_E_OPEN);
+}
+END_TEST
+
 START_TEST(a_worker_that_comes_between_follows)
 {
 	/* Announced, and the name still leads to the old one. */
@@ -728,20 +764,6 @@ START_TEST(the_total_timeout_holds_in_the_first_request_after_it)
 END_TEST
 
 /* ---- letting go ---- */
-
-static bool is_mapped(const struct named *n)
-{
-	char line[512], inode[32];
-	FILE *maps = fopen("/proc/self/maps", "re");
-	unsigned count = 0;
-
-	snprintf(inode, sizeof inode, " %lu ", (unsigned long)n->map.ino);
-	while (fgets(line, sizeof line, maps) != NULL)
-		count += strstr(line, inode) != NULL && strstr(line, "/dev/shm") != NULL;
-	fclose(maps);
-	/* The test itself has it mapped once, in one piece; a worker in two (read-only, and writable). */
-	return count > 1;
-}
 
 static unsigned slots_taken(const struct named *n)
 {
@@ -989,6 +1011,7 @@ int main(void)
 	        F7_a_word_that_moved_and_is_still_marked_is_live,
 	        moving_twice_changes_nothing,
 	        a_worker_that_comes_late_finds_everything,
+	        F7_with_rescd_dead_a_resource_is_moved_whoever_calls_it_first_and_when,
 	        a_worker_that_comes_between_follows,
 	        an_announcement_without_a_successor_leaves_it_where_it_is,
 	        a_resource_that_the_successor_does_not_have,

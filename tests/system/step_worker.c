@@ -32,7 +32,7 @@
 #define FIRST       256 /* word of the first place */
 #define PLACE       256 /* words of a place */
 #define BUCKETS     48
-#define LEDGER_RUN  20 /* calls of the ledger in a turn */
+#define LEDGER_RUN  10 /* calls of the ledger in a turn */
 
 /* Of the board. */
 enum { PERIOD, SPEED, MORTAL, DOUBLE_FIRST, WRONG_ANSWER, OWNERS = 64 };
@@ -410,7 +410,7 @@ static bool run(struct member *m)
 		put(m->place, STATE, command == RUN ? RUNNING : PAUSED);
 		if (command == RUN && !take_turn(m))
 			return false;
-		pause_ns(command == RUN ? 300000 : 1000000);
+		pause_ns(1000000);
 	}
 }
 

@@ -114,7 +114,7 @@ def is_stopped(process):
         return file.read().rsplit(")", 1)[1].split()[0] == "T"
 
 
-def until_met(process, action, what, patience=PATIENCE):
+def until_met(process, action, what, patience=PATIENCE * 3):
     """It is dead, or stopped, at its failpoint."""
     until(lambda: process.poll() is not None or is_stopped(process), patience, what)
     assert process.poll() == (-signal.SIGKILL if action == "kill" else None), (what, process.poll())

@@ -1,5 +1,17 @@
 # SPDX-License-Identifier: MIT
-"""Processes fork, exec, come and go: each owns what it took, and only that; no call is counted twice or lost."""
+"""Group G of the field cases: processes fork, exec, come and go: each owns what it took, and only that; no call is counted twice or lost.
+
+What is promised of workers, and where it is tried (here, where nothing else is said):
+
+    a pid alone proves nothing                    test_G1_*, test_a_worker_with_a_name_*, the zombies
+    no pid is judged from another namespace       test_G2_*
+    the token is dropped by death, and by that    test_G4_a_child_does_not_keep_*, test_G4_a_worker_whose_descriptors_*,
+                                                  test_G4_a_file_that_comes_*; test_worker.c
+    a child owns nothing of its parent's          test_G4_*; test_threads.c
+    exec leaks nothing and ends the life          test_G4_exec_and_spawn_*
+    slots are bounded, counters exact             test_G5_*
+    anybody may reap, with rescd dead             test_death.py; test_worker.c
+"""
 import json
 import os
 import random

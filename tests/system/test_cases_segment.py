@@ -1,5 +1,22 @@
 # SPDX-License-Identifier: MIT
-"""Workers find the segment, or go on without it and say why; what is under its name is judged before it is used."""
+"""Group F of the field cases: workers find the segment, or go on without it and say why; what is under its name is judged before it is used.
+
+What is promised of the segment, and where it is tried (here, where nothing else is said):
+
+    full /dev/shm is an error at the start, no SIGBUS   test_F1_*
+    nobody sees half of a segment                       test_F2_*
+    a removed, renamed, covered name is noticed         test_F3*, test_a_foreign_file_put_under_the_name_*
+    mode and group whatever the umask                   test_F5_mode_and_group_*; who may what: test_security.py
+    what is not ours is refused and left alone          test_F5_what_is_not_ours_*
+    cut or overwritten: noticed                         test_F6_*; any bytes: test_corrupt.c, tests/fuzz
+    boot, time namespace, clock                         test_cases_clocks.py (E2, E4); test_map.c
+    coming and going changes nothing                    test_F8_*; nothing is left behind: test_F11_*, test_K2_*
+    a full table                                        test_F10_*; test_worker.c; made resources: test_templates.py
+    no segment: private, said once, joined              test_without_a_segment_*; once a second: test_private.c
+    rescd dead or stopped: workers go on                test_daemon.py, test_death.py
+    a new layout or a larger table                      test_succession.py; test_supersede.c
+    reload keeps states (H6), any way to replace a file (H7)   test_reload.py
+"""
 import json
 import os
 import resource

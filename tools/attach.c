@@ -24,6 +24,7 @@
 #include "move.h"
 #include "policy.h"
 #include "resctl.h"
+#include "split.h"
 
 #define OPENS_MAX 32
 
@@ -149,6 +150,7 @@ static void explain(const struct resctl *ctl, int code, enum map_access access, 
 		return;
 	}
 	complain("instance \"%s\" has no segment (%s): rescd has not been started for it", ctl->instance, path);
+	split_tell(ctl->instance);
 	list_instances(others, sizeof(others));
 	if (others[0] != '\0')
 		complain("instances here: %s (choose with --instance)", others);

@@ -11,6 +11,7 @@
 #include "line.h"
 #include "resctl.h"
 #include "snapshot_json.h"
+#include "split.h"
 #include "why.h"
 
 static const char doc[] = "Every resource of the instance in one line."
@@ -191,6 +192,7 @@ static int print_list(const struct resctl *ctl)
 	print_tally(&tally, &daemon, ctl->map.instance);
 	print_daemon(&ctl->screen, &daemon);
 	print_room(ctl, &daemon);
+	split_tell(ctl->map.instance);
 	if (table_omitted(table)[0] != '\0') {
 		char note[240];
 		snprintf(note, sizeof(note), "not shown in %u columns: %s (all: resctl list | less -S)", ctl->screen.width,

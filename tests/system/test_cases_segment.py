@@ -285,6 +285,23 @@ def test_F3_something_mounted_over_the_segment_is_no_removal(host):
     assert newcomer.status()["generation"] == worker.status()["generation"] != "0" * 16
 
 
+def test_F3c_until_they_have_joined_resctl_says_that_they_are_split_off(host):
+    rescd = host(CONFIG)
+    crew = rescd.crew(3)
+    assert "split" not in rescd.ctl("list").stderr
+    rescd.kill()
+    os.unlink(rescd.segment)
+    assert "split: 3 processes" in rescd.ctl("list", code=3).stderr
+    rescd.start()
+    crew.append(rescd.worker())
+    said = rescd.ctl("list").stderr
+    assert "split: 3 processes (pid " in said and "removed" in said, said
+    until(lambda: [w.call("payments") for w in crew] and "split" not in rescd.ctl("list").stderr, what="all in one segment, and nobody says otherwise")
+    # A replacement is none.
+    assert rescd.load({"resources": {**CONFIG["resources"], **{"s%d" % i: {} for i in range(40)}}})["replaced"]
+    assert "split" not in rescd.ctl("list").stderr
+
+
 @root
 def test_a_foreign_file_put_under_the_name_of_a_running_instance_is_left_alone(host):
     rescd = host(CONFIG)

@@ -13,7 +13,8 @@
  *	once_begin NAME KEY [OPTION...] | once_done NUMBER ANSWER | once_abandon NUMBER
  *	deadline_parse ms|grpc TEXT | deadline_format ms|grpc NS|none | retry_after TEXT | within PARENT_MS MS
  *	seed NUMBER | advance NS | fork IN OUT [bare|signal] | run_fork NAME IN OUT | daemonize | shadow | exec | spawn [vfork] | fds
- *	close_descriptors | cover_descriptors FILE | limit RESOURCE NUMBER | drop ID [ROOT] | close | exit STATUS | quit STATUS | abort | leave_main
+ *	close_descriptors | cover_descriptors FILE | limit RESOURCE NUMBER | drop ID [ROOT] | leave_main
+ *	close | exit STATUS | quit STATUS | abort
  *
  * An OPTION of a call is deadline=MS (from now), priority=critical|normal|low, cost=N, flags=N or reserved=N; for enter also ticket=N,
  * the place of the ticket. Of a retry it is deadline=MS, flags=N, pushback=MS or previous=NS. TEXT, KEY and ANSWER are in

@@ -94,6 +94,6 @@ struct layout_version_text layout_version_text(uint32_t version)
 	if (version == 0)
 		return text;
 	snprintf(text.library, sizeof text.library, "%u.%u.%u", version >> 24, version >> 16 & 0xff, version >> 8 & 0xff);
-	snprintf(text.format, sizeof text.format, "%u.%u", SEGMENT_MAJOR, version & 0xff);
+	snprintf(text.format, sizeof text.format, "%u.%u", (unsigned)SEGMENT_MAJOR, version & 0xff);
 	return text;
 }

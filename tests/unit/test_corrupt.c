@@ -13,6 +13,7 @@
 
 #include "event.h"
 #include "every_guard.h"
+#include "host.h"
 #include "made.h"
 #include "metrics.h"
 #include "move.h"
@@ -404,9 +405,11 @@ static void everything(unsigned round)
 	call(resources[0]);
 }
 
-/* All is as before: calls are admitted, and counted. */
+/* All is as before: calls are admitted, and counted. Who has left a damaged segment looks for it once a second. */
 static void works_again(void)
 {
+	restore();
+	host_look(host);
 	restore();
 	for (uint32_t i = 0; i < RESOURCES; i++) {
 		struct inspect_resource r;

@@ -40,7 +40,7 @@ enum { PERIOD, SPEED, MORTAL, DOUBLE_FIRST, WRONG_ANSWER, OWNERS = 64 };
 /* Of a place. */
 enum {
 	COMMAND,
-	STATE,
+	OBEYED, /* the command that is being obeyed */
 	PHASE,
 	RESOURCE,
 	TURNS,
@@ -57,8 +57,8 @@ enum {
 	TALLIES = 64
 };
 
+/* In the low two bits of a command; the rest is a number, so that who has given one knows when it is obeyed. */
 enum { PAUSE, RUN, END };
-enum { STARTING, RUNNING, PAUSED, ENDED };
 enum phase { OUTSIDE, OPENING, ENTERING, INSIDE, LEAVING, RETRYING, BEGINNING, FINISHING, LOOKING_UP, CLOSING };
 enum resource { PAYMENTS, LEDGER, POOL, RESOURCES };
 
@@ -76,6 +76,7 @@ enum {
 	REPLAYED,
 	BUSY_KEY,
 	UNKNOWN_KEY,
+	STALE_PROBE, /* of an outcome that was ok */
 	TALLY = 16
 };
 
@@ -211,6 +212,8 @@ static void pause_ns(long ns)
 
 static void leave(struct member *m, enum resource r, resc_ticket *t, enum resc_outcome outcome)
 {
+	const bool probe = t->probe;
+
 	put(m->place, OUTCOME, outcome);
 	about_to(m, LEAVING, r);
 	int answer = resc_leave(t, outcome);
@@ -219,6 +222,8 @@ static void leave(struct member *m, enum resource r, resc_ticket *t, enum resc_o
 	tally(m, r, outcome == RESC_OK ? ENDED_OK : ENDED_FAIL);
 	if (answer == RESC_STALE)
 		tally(m, r, STALE);
+	if (answer == RESC_STALE && probe && outcome == RESC_OK)
+		tally(m, r, STALE_PROBE);
 	about_to(m, OUTSIDE, r);
 }
 
@@ -405,10 +410,10 @@ static bool run(struct member *m)
 	for (;;) {
 		uint64_t command = get(m->place, COMMAND);
 
-		if (command == END)
+		if ((command & 3) == END)
 			return true;
-		put(m->place, STATE, command == RUN ? RUNNING : PAUSED);
-		if (command == RUN && !take_turn(m))
+		put(m->place, OBEYED, command);
+		if ((command & 3) == RUN && !take_turn(m))
 			return false;
 		pause_ns(1000000);
 	}
@@ -495,6 +500,5 @@ int main(int argc, char **argv)
 	if (!run(&m))
 		return 1;
 	go(&m);
-	put(m.place, STATE, ENDED);
 	return 0;
 }

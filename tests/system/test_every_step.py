@@ -36,19 +36,20 @@ SPEED = 20  # of the test clock
 # The board of step_worker.c.
 FIRST, PLACE = 256, 256
 PERIOD, SPEED_WORD, MORTAL, DOUBLE_FIRST, WRONG_ANSWER, OWNERS = 0, 1, 2, 3, 4, 64
-(COMMAND, STATE, PHASE, RESOURCE, TURNS_DONE, ERRORS, LAST_ERROR, SEEN_PERIOD, CALLS, WORST_WALL, WORST_CPU, SWITCHES, WORST_QUEUE,
+(COMMAND, OBEYED, PHASE, RESOURCE, TURNS_DONE, ERRORS, LAST_ERROR, SEEN_PERIOD, CALLS, WORST_WALL, WORST_CPU, SWITCHES, WORST_QUEUE,
  OUTCOME) = range(14)
 WALLS, BUCKETS, TALLIES, TALLY = 16, 48, 64, 16
 PAUSE, RUN, END = range(3)
-STARTING, RUNNING, PAUSED, ENDED = range(4)
 OUTSIDE, OPENING, ENTERING, INSIDE, LEAVING, RETRYING, BEGINNING, FINISHING, LOOKING_UP, CLOSING = range(10)
 NAMES = ["payments", "ledger", "pool"]
 TALLY_NAMES = ["admitted", "refused", "ended ok", "ended fail", "stale", "retries", "retries refused", "keys first", "keys done",
                "keys replayed", "keys busy", "keys unknown"]
-(ADMITTED, REFUSED, ENDED_OK, ENDED_FAIL, STALE, GRANTED, NOT_GRANTED, FIRST_KEY, DONE_KEY, REPLAYED, BUSY_KEY, UNKNOWN_KEY) = range(12)
+(ADMITTED, REFUSED, ENDED_OK, ENDED_FAIL, STALE, GRANTED, NOT_GRANTED, FIRST_KEY, DONE_KEY, REPLAYED, BUSY_KEY, UNKNOWN_KEY,
+ STALE_PROBE) = range(13)
 
 CPU_LIMIT_NS = 20_000_000  # of one call, which takes some 2 us
-TOKEN = 1_000_000
+TOKEN = 1_000_000  # in millionths
+CAPACITY = 1_000_000  # of the ledger's budget
 BOARD_WORDS = 4096
 STEP_WORKER = os.path.join(HELPERS, "step_worker")
 
@@ -63,7 +64,7 @@ def config(limit=3, rate=2000, workers=WORKERS, extra="a"):
             "bulkhead": {"limit": limit, "max_wait": "10ms", "max_waiting": 6, "low": 0.34, "normal": 0.7},
             "rate": {"per_second": rate, "burst": 50, "max_wait": "5ms"}, "throttle": {"window": "10s", "k": 1.5},
             "timeout": {"attempt": "800ms", "probe": "300ms"}, "once": {"ttl": "2s"}},
-        "ledger": {"breaker": breaker, "retry": {"attempts": 3, "budget": {"capacity": 1000000, "ratio": 0.001, "per_second": 0}}},
+        "ledger": {"breaker": breaker, "retry": {"attempts": 3, "budget": {"capacity": CAPACITY, "ratio": 0.001, "per_second": 0}}},
         "pool": {"bulkhead": {"limit": "40%"}},
         "quiet": {"breaker": breaker},
         "extra-" + extra: {"bulkhead": {"limit": 4}},
@@ -77,7 +78,7 @@ class Place:
         self.crew, self.number, self.base = crew, number, FIRST + number * PLACE
         for i in range(PLACE):
             crew.board[self.base + i] = 0
-        self[COMMAND] = RUN
+        self.command(RUN)
         self.process = subprocess.Popen([*before, STEP_WORKER, crew.rescd.instance, crew.board_path, str(number), str(next(crew.seeds)), what],
                                         stdin=subprocess.DEVNULL, env={**os.environ, **(env or {})})
 
@@ -94,11 +95,18 @@ class Place:
         """What it was, and in which phase."""
         return os.strerror(self[LAST_ERROR] & 0xffffffff), self[LAST_ERROR] >> 32
 
+    def command(self, what):
+        """Gives it, with a number of its own."""
+        self[COMMAND] = next(self.crew.commands) << 2 | what
+
+    def obeys(self):
+        return self[OBEYED] == self[COMMAND]
+
     def is_gone(self):
         return self.process.poll() is not None
 
     def end(self):
-        self[COMMAND] = END
+        self.command(END)
         assert self.process.wait(PATIENCE) == 0 and self[ERRORS] == 0, (self[ERRORS], self.last_error())
 
 
@@ -134,9 +142,10 @@ class Crew:
             self.memory = mmap.mmap(file.fileno(), BOARD_WORDS * 8)
         self.board = memoryview(self.memory).cast("Q")
         self.board[SPEED_WORD] = SPEED
-        self.seeds = itertools.count(1)
+        self.seeds, self.commands = itertools.count(1), itertools.count(1)
         self.places = []
         self.past = [[0] * TALLY for _ in NAMES]  # of those who are gone
+        self.stale_probes = 0  # of the ledger, in the cases before
         self.tokens = 0  # of the ledger's budget, in millionths, that went with the dead
         try:
             self.start()
@@ -180,17 +189,17 @@ class Crew:
         """All that are not stopped."""
         going = [p for p in self.places if not p.is_gone() and not is_stopped(p.process)]
         for p in going:
-            p[COMMAND] = PAUSE
-        until(lambda: all(p[STATE] == PAUSED for p in going), what="the others pause")
+            p.command(PAUSE)
+        until(lambda: all(p.obeys() for p in going), what="the others pause")
 
     def run(self):
         for p in self.places:
-            p[COMMAND] = RUN
+            p.command(RUN)
 
     def go_on(self, place):
         """Who was stopped takes some turns more, and ends."""
         goal = place[TURNS_DONE] + 2
-        place[COMMAND] = RUN
+        place.command(RUN)
         place.process.send_signal(signal.SIGCONT)
         until(lambda: place[TURNS_DONE] >= goal, what="who was stopped goes on")
         place.end()
@@ -266,6 +275,8 @@ class Crew:
 
         same("workers", sorted(w["pid"] or 0 for w in snapshot["workers"]), sorted(p.process.pid for p in self.places if not p.is_gone()))
         same("keys in work", snapshot["once"]["working"], 0)
+        if self.workers == WORKERS:  # a share follows the workers once more after the last slot is free
+            same("share", resources["pool"]["permits"]["limit"], -(-2 * len(snapshot["workers"]) // 5))
         for r, name in enumerate(NAMES):
             seen, counters = resources[name], resources[name]["counters"]
             same((name, "in use"), seen["permits"]["in_use"], 0)
@@ -282,12 +293,23 @@ class Crew:
                                (REPLAYED, counters["once_replayed"]), (BUSY_KEY, counters["once_busy"]), (UNKNOWN_KEY, counters["once_unknown"])):
                 same((name, TALLY_NAMES[what]), told, self.total(r, what))
             same((name, "enters"), counters["enters"], counters["admitted"] + refused)
-        budget = resources["ledger"]["retry"]
-        expected = budget["capacity"] * TOKEN - self.total(1, GRANTED) * TOKEN + self.total(1, ENDED_OK) * TOKEN // 1000 - self.tokens
-        same("tokens of the ledger", round(budget["tokens"] * TOKEN), expected)
+        # A probe whose lease was taken over pays nothing in; one whose breaker has moved on does.
+        unsure = self.total(1, STALE_PROBE) - self.stale_probes
+        lost = self.ledger_expects() - round(resources["ledger"]["retry"]["tokens"] * TOKEN)
+        same("tokens of the ledger", lost if lost not in [i * TOKEN // 1000 for i in range(unsure + 1)] else 0, 0)
         budget = resources["payments"]["retry"]
         same("tokens of payments", 0 <= budget["tokens"] <= budget["capacity"], True)
         return wrong
+
+    def count_stale_probes(self):
+        """What those of this case did not pay in is known now."""
+        _, _, resources = self.seen()
+        self.stale_probes = self.total(1, STALE_PROBE)
+        self.tokens += self.ledger_expects() - round(resources["ledger"]["retry"]["tokens"] * TOKEN)
+
+    def ledger_expects(self):
+        """Of its budget, in millionths."""
+        return CAPACITY * TOKEN - self.total(1, GRANTED) * TOKEN + self.total(1, ENDED_OK) * TOKEN // 1000 - self.tokens
 
     def check_events(self):
         """Every transition of this case is in the events, once, and every death of who had a slot."""
@@ -324,6 +346,7 @@ class Crew:
         assert self.differences() == []
         assert (self.board[DOUBLE_FIRST], self.board[WRONG_ANSWER]) == (0, 0)
         self.check_events()
+        self.count_stale_probes()
         self.run()
         self.sound = True
 
@@ -625,7 +648,8 @@ def test_F7_rescd(crew, scene, point, action):
             crew.rescd.process.send_signal(signal.SIGCONT)
         else:
             crew.rescd.start()
-    crew.rescd.load(config(workers=crew.workers))
+    crew.rescd.write_config(config(workers=crew.workers))
+    until(lambda: crew.rescd.ctl("reload", code=None).returncode == 0, what="rescd loads what it had before")
     crew.settle()
 
 

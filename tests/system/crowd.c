@@ -5,8 +5,8 @@
  *	crowd gather INSTANCE RESOURCE WORKERS
  *	crowd generations INSTANCE RESOURCE GENERATIONS CALLS AT_ONCE SEED
  *
- * gather: all workers wait at one barrier until a line comes on standard input; then each opens its view and calls until that is shared, for
- * 10 s at most. Says in which segments they ended, how many were private at first, and what went wrong.
+ * gather: all workers wait at one barrier until a line comes on standard input; then each opens its view and calls until that is shared,
+ * for 10 s at most. Says in which segments they ended, how many were private at first, and what went wrong.
  *
  * generations: so many short lives of CALLS calls each, AT_ONCE of them at a time. Half end as they should; of the others one half kills
  * itself at a step that the seed chooses, before, inside or after a call, and one half is killed from outside at a moment that it chooses.

@@ -2,19 +2,26 @@
 /*
  * The breaker, what stands beside it, and an override of it.
  *
- * Why these do not alarm falsely: whatever carries the breaker's generation is written after the breaker came to it. It is read first and
- * the breaker then, so it is never newer, however long its author was stopped in between. (Generations wrap after 65536 transitions. A word
- * that nobody has touched for half of them looks newer to everybody; then it keeps its protocol from working, and is a finding with right.)
- *
- *	breaker.state	a word is empty only in a successor that nobody has moved it into yet, and has moved only where there is one
- *	breaker.due	the longest cooldown, or word of the dependency, is a day, and its jitter at most as much again
- *	breaker.verdict	all results are in, and any call would draw the verdict. It stands only where its author was killed or is stopped,
- *and nobody calls; to help it is anybody's right
- *	breaker.untold	the last transition is not among the events: its author was killed or is stopped, and rescd, which writes it for the
- *			dead after two turns, has not
- *	override.over	any call, and rescd each second, ends one whose time is over
- *	override.text	the text of an override is there before the override is in force, and its slot is not used again before the one
- *			after it is. Somebody who sets another one may hold the slot for an instant; a kill in that instant loses the text
+ * Why these do not alarm falsely: whatever carries the breaker's generation is written after the breaker came to it. It is read first
+ * and the breaker then, so it is never newer, however long its author was stopped in between. (Generations wrap after 65536 transitions.
+ * A word that nobody has touched for half of them looks newer to everybody; then it keeps its protocol from working, and is a finding
+ * with right.)
+ *	breaker.state
+ *		a word is empty only in a successor that nobody has moved it into yet, and has moved only where there is one
+ *	breaker.due
+ *		the longest cooldown, or word of the dependency, is a day, and its jitter at most as much again
+ *	breaker.verdict
+ *		all results are in, and any call would draw the verdict. It stands only where its author was killed or is
+ *		stopped, and nobody calls; to help it is anybody's right
+ *	breaker.untold
+ *		the last transition is not among the events: its author was killed or is stopped, and rescd, which writes it for
+ *		the dead after two turns, has not
+ *	override.over
+ *		any call, and rescd each second, ends one whose time is over
+ *	override.text
+ *		the text of an override is there before the override is in force, and its slot is not used again before the one
+ *		after it is. Somebody who sets another one may hold the slot for an instant; a kill in that instant loses the
+ *		text
  */
 #include <inttypes.h>
 

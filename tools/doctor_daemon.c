@@ -3,11 +3,16 @@
  * rescd, and what it says of itself. Its words are written by it alone, so the remedy is always a person's.
  *
  * Why these do not alarm falsely:
- *	daemon.absent	nobody held its lock on any look
- *	daemon.silent	the lock is held, and the heartbeat, which comes each second, is old and has not moved
- *	daemon.identity	a rescd introduces itself a few milliseconds after it got the lock. Judged in its own pid namespace only
- *	daemon.words	counts of records never pass the records that there are
- *	daemon.records	a name is made visible a moment before it is counted
+ *	daemon.absent
+ *		nobody held its lock on any look
+ *	daemon.silent
+ *		the lock is held, and the heartbeat, which comes each second, is old and has not moved
+ *	daemon.identity
+ *		a rescd introduces itself a few milliseconds after it got the lock. Judged in its own pid namespace only
+ *	daemon.words
+ *		counts of records never pass the records that there are
+ *	daemon.records
+ *		a name is made visible a moment before it is counted
  */
 #include <errno.h>
 #include <inttypes.h>

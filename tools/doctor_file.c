@@ -3,13 +3,19 @@
  * The file: its name, its size, who may use it, and what lies beside it. The header was checked, byte by byte, when it was mapped.
  *
  * Why these do not alarm falsely:
- *	segment.size	a segment never changes its size
- *	segment.name	a name that leads elsewhere while nothing has superseded this segment was changed by hand; rescd brings it back, or
- *			ends a replacement that a dead one began, on its next turn or its start
- *	segment.links	a segment has a second name only while rescd replaces it, which takes less than a turn
- *	segment.access	rescd sets mode and group when it starts; no configuration lets others write
- *	segment.leftover	rescd holds its lock on the segment, on its former ones, and on a successor that it builds; and a former one
- *in which workers live is in use. What has neither is left over from a rescd that was killed; one that starts removes it
+ *	segment.size
+ *		a segment never changes its size
+ *	segment.name
+ *		a name that leads elsewhere while nothing has superseded this segment was changed by hand; rescd brings it back,
+ *		or ends a replacement that a dead one began, on its next turn or its start
+ *	segment.links
+ *		a segment has a second name only while rescd replaces it, which takes less than a turn
+ *	segment.access
+ *		rescd sets mode and group when it starts; no configuration lets others write
+ *	segment.leftover
+ *		rescd holds its lock on the segment, on its former ones, and on a successor that it builds; and a former one in
+ *		which workers live is in use. What has neither is left over from a rescd that was killed; one that starts
+ *		removes it
  */
 #include <dirent.h>
 #include <errno.h>

@@ -3,15 +3,17 @@
  * What somebody holds: permits, places in the queue, probe leases, shards. Each cell names a life, and each life stands in a slot for as
  * long as it holds anything, so whoever dies is reaped through its slot. A cell whose life is in no slot comes back by nobody.
  *
- * Why these do not alarm falsely: a life is in its slot before its first cell is taken and until after its last one is freed, by its owner
- * and by every reaper. A cell that stood on an earlier look, and whose life is in no slot of a roster that was read after that, has no
- * slot, however long its owner may have been stopped (doctor.c). A dead worker that is in its slot still is a finding of the slot
+ * Why these do not alarm falsely: a life is in its slot before its first cell is taken and until after its last one is freed, by its
+ * owner and by every reaper. A cell that stood on an earlier look, and whose life is in no slot of a roster that was read after that,
+ * has no slot, however long its owner may have been stopped (doctor.c). A dead worker that is in its slot still is a finding of the slot
  * (doctor_workers.c), and what it holds is told there.
- *
- *	probes.ghost	stands for a lease that is out in the superseded segment; where there never was one, there is none
- *	probes.overdue	a lease of the trial that is going on, older than probe_timeout by a clock that was read after it: by the protocol
- *			anybody may take it over, whether its owner lives or not. rescd does each second
- *	shards.common	the last quarter is marked before the name is visible, and a worker's claim is a life: nothing else is written
+ *	probes.ghost
+ *		stands for a lease that is out in the superseded segment; where there never was one, there is none
+ *	probes.overdue
+ *		a lease of the trial that is going on, older than probe_timeout by a clock that was read after it: by the
+ *		protocol anybody may take it over, whether its owner lives or not. rescd does each second
+ *	shards.common
+ *		the last quarter is marked before the name is visible, and a worker's claim is a life: nothing else is written
  *
  * Not findings, because they are legal: more leases than `probes` (it was lowered while they were out), leases of an older trial (owners
  * that are slow; the next trial takes the cells), a life in two shards of different resources.

@@ -3,15 +3,22 @@
  * The limit of a bulkhead, and the word that calls wait on. Who is inside is in doctor_holders.c.
  *
  * Why these do not alarm falsely:
- *	limit.word	every step leaves the effective limit and the debt together at most the target, or the effective limit 0; a target
- *is 0 only in a segment that was superseded limit.debt	only a successor owes anything limit.target	rescd sets it when it has written a
- *policy, and whoever comes, goes or reaps where it is a share of the workers; rescd again each second. The policy was read before the word
- *	limit.settle	whoever would be refused raises it as far as the holders allow, and rescd each second
- *	waiting.word	no step writes its upper half
+ *	limit.word
+ *		every step leaves the effective limit and the debt together at most the target, or the effective limit 0; a
+ *		target is 0 only in a segment that was superseded
+ *	limit.debt
+ *		only a successor owes anything
+ *	limit.target
+ *		rescd sets it when it has written a policy, and whoever comes, goes or reaps where it is a share of the workers;
+ *		rescd again each second. The policy was read before the word
+ *	limit.settle
+ *		whoever would be refused raises it as far as the holders allow, and rescd each second
+ *	waiting.word
+ *		no step writes its upper half
  *
- * Not findings, because they are legal: a permit beyond the limit (its owner may be stopped before it looks at the limit again, and is not
- * inside); the bit of the wait word with nobody waiting (a waiter that gave up leaves it to the next who gives a permit back); an effective
- * limit below the target while holders are beyond it.
+ * Not findings, because they are legal: a permit beyond the limit (its owner may be stopped before it looks at the limit again, and is
+ * not inside); the bit of the wait word with nobody waiting (a waiter that gave up leaves it to the next who gives a permit back); an
+ * effective limit below the target while holders are beyond it.
  */
 #include <inttypes.h>
 

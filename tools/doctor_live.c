@@ -3,14 +3,19 @@
  * What all workers of the instance share: numbers of lives, questions to rescd, the event ring.
  *
  * Why these do not alarm falsely:
- *	live.next_life	a life is taken from it before it is in a slot, and the roster was read before this word: so it is larger. At its
- *			end, after 2^32 registrations, nobody can register any more, which is a finding as well
- *	live.expected_workers	rescd says for how long, some seconds ahead, before anybody can see the segment
- *	live.request	a place carries the life of its asker, like any cell (doctor_holders.c); the phases are three
- *	events.cursor, events.stamp	a stamp is a number that the cursor had given out before, and stands at the place of that number;
- *			stamps are read before the cursor. Where most of them are of the future, it is the cursor that was set back
- *	events.writer	a place that is being written carries its writer's life, like any cell. Life 0 (rescd, resctl) is not judged: it
- *			may be stopped
+ *	live.next_life
+ *		a life is taken from it before it is in a slot, and the roster was read before this word: so it is larger. At
+ *		its end, after 2^32 registrations, nobody can register any more, which is a finding as well
+ *	live.expected_workers
+ *		rescd says for how long, some seconds ahead, before anybody can see the segment
+ *	live.request
+ *		a place carries the life of its asker, like any cell (doctor_holders.c); the phases are three
+ *	events.cursor, events.stamp
+ *		a stamp is a number that the cursor had given out before, and stands at the place of that number; stamps are
+ *		read before the cursor. Where most of them are of the future, it is the cursor that was set back
+ *	events.writer
+ *		a place that is being written carries its writer's life, like any cell. Life 0 (rescd, resctl) is not judged: it
+ *		may be stopped
  */
 #include <inttypes.h>
 #include <string.h>

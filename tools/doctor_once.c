@@ -2,13 +2,21 @@
 /*
  * The table of idempotency keys.
  *
- * Why these do not alarm falsely: an entry is complete before its slot says that it is committed, and what says where the key is found is
- * not written again while it is. It is copied, and judged only where the slot word is the same afterwards.
- *	once.owner	a slot in work carries its owner's life, like any cell (doctor_holders.c). Claims of rescd, which has no life, are
- *freed by the next rescd and not judged once.away	a key is away only in a successor once.entry	it can be found: hash, tag and set
- *are those of its resource and key once.expires	the longest ttl is 30 days once.twice	of two who begin one key at once, one
- *commits, and an expired key is gone before another is committed once.closed	the table is closed by who moves it to a successor, which
- *was announced before
+ * Why these do not alarm falsely: an entry is complete before its slot says that it is committed, and what says where the key is found
+ * is not written again while it is. It is copied, and judged only where the slot word is the same afterwards.
+ *	once.owner
+ *		a slot in work carries its owner's life, like any cell (doctor_holders.c). Claims of rescd, which has no life,
+ *		are freed by the next rescd and not judged
+ *	once.away
+ *		a key is away only in a successor
+ *	once.entry
+ *		it can be found: hash, tag and set are those of its resource and key
+ *	once.expires
+ *		the longest ttl is 30 days
+ *	once.twice
+ *		of two who begin one key at once, one commits, and an expired key is gone before another is committed
+ *	once.closed
+ *		the table is closed by who moves it to a successor, which was announced before
  */
 #include <inttypes.h>
 #include <string.h>

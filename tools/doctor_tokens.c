@@ -3,14 +3,18 @@
  * Retry budget, rate limit and throttle.
  *
  * Why these do not alarm falsely: the clock is read after the word.
- *	budget.word, rate.word	a word is empty only in a successor that nobody has moved it into yet, and has moved only where there is one
- *	budget.paid	whoever claims an interval of the floor writes the time at which it did
- *	rate.time	by the newest policy, which was read before the word, no take goes further into the future than a full bucket
- *			and a day of waiting (rate.c); a word of another epoch is not judged
- *	throttle.share, throttle.since	the same; a share is at most one
+ *	budget.word, rate.word
+ *		a word is empty only in a successor that nobody has moved it into yet, and has moved only where there is one
+ *	budget.paid
+ *		whoever claims an interval of the floor writes the time at which it did
+ *	rate.time
+ *		by the newest policy, which was read before the word, no take goes further into the future than a full bucket
+ *		and a day of waiting (rate.c); a word of another epoch is not judged
+ *	throttle.share, throttle.since
+ *		the same; a share is at most one
  *
  * Not findings: tokens above the capacity (a worker that has not seen a smaller one yet may write them; the next who takes cuts them);
- * slices of another epoch or time (they do not count).
+ * slices of another epoch or time, whatever they hold (they do not count).
  */
 #include <inttypes.h>
 

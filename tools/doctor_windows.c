@@ -3,13 +3,16 @@
  * Counters and windows.
  *
  * Why these do not alarm falsely:
- *	counters.ended	a call is counted as admitted before it can end, and both stay where they are counted; the ended ones are read
- *first. In a successor, counters of the segment before come along at different moments, so it is not judged there window.future,
- *window.throttle	a bucket is of the tick in which its call ended, by a clock of this host; the clock is read after the bucket. Only
- *what would be counted as soon as its tick comes is judged: of this breaker generation, and of the window's length, at most two laps ahead.
- *Buckets of another length have tags that are far from these
- *	window.calls	a number is taken from the cursor before it stands in the ring, and stands at its place; the ring is read before the
- *			cursor. In a successor, calls that ended late in the segment before may be a little ahead
+ *	counters.ended
+ *		a call is counted as admitted before it can end, and both stay where they are counted; the ended ones are read
+ *		first. In a successor, counters of the segment before come along at different moments, so it is not judged there
+ *	window.future, window.throttle
+ *		a bucket is of the tick in which its call ended, by a clock of this host; the clock is read after the bucket.
+ *		Only what would be counted as soon as its tick comes is judged: of this breaker generation, and of the window's
+ *		length, at most two laps ahead. Buckets of another length have tags that are far from these
+ *	window.calls
+ *		a number is taken from the cursor before it stands in the ring, and stands at its place; the ring is read before
+ *		the cursor. In a successor, calls that ended late in the segment before may be a little ahead
  *
  * A bucket of the future is removed by CAS, also in a shard whose owner adds with plain stores: it would begin anew there in any case.
  */

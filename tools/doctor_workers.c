@@ -3,15 +3,20 @@
  * Worker slots: one a living worker, and nobody in two.
  *
  * Why these do not alarm falsely:
- *	workers.word	no step writes a word above 32 bits into a slot
- *	workers.dead	a token that is not held was held before the slot was claimed, so its life has ended, and never begins again; who
- *			leaves by itself frees the slot before the token. It stands for the turns in which anybody may reap it
- *	workers.twice	a life is claimed once. Between freeing one slot and claiming another there is none
- *	workers.token	the process that wrote this identity is gone from our own pid namespace, and somebody still holds its token: a child
- *			that it made behind the library's back. rescd sees such a death by its pidfd. Not repaired: were the pid itself
- *			damaged, a living worker would be reaped
- *	workers.identity	who has registered writes its identity before it makes a call; it may be stopped before that, so an identity
- *that is missing is none. One that is there is the owner's, and says so by the life beside it
+ *	workers.word
+ *		no step writes a word above 32 bits into a slot
+ *	workers.dead
+ *		a token that is not held was held before the slot was claimed, so its life has ended, and never begins again;
+ *		who leaves by itself frees the slot before the token. It stands for the turns in which anybody may reap it
+ *	workers.twice
+ *		a life is claimed once. Between freeing one slot and claiming another there is none
+ *	workers.token
+ *		the process that wrote this identity is gone from our own pid namespace, and somebody still holds its token: a
+ *		child that it made behind the library's back. rescd sees such a death by its pidfd. Not repaired: were the pid
+ *		itself damaged, a living worker would be reaped
+ *	workers.identity
+ *		who has registered writes its identity before it makes a call; it may be stopped before that, so an identity
+ *		that is missing is none. One that is there is the owner's, and says so by the life beside it
  */
 #include <errno.h>
 #include <inttypes.h>

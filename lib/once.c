@@ -22,8 +22,9 @@
  *		4 commit	CAS CLAIMED -> RUNNING, which fails if somebody has revoked it: all over again
  *	done	CAS RUNNING -> STORING, write the answer, CAS -> DONE, wake
  *	abandon	CAS RUNNING -> EMPTY, wake
- *	settle	CAS UNKNOWN -> {life of the settler, STORING}; is the table closed by now? Then back to UNKNOWN. Else as done, or CAS ->
- *EMPTY read	load the word, copy, load the word again: exactly the same, else again
+ *	settle	CAS UNKNOWN -> {life of the settler, STORING}; is the table closed by now? Then back to UNKNOWN. Else as done, or
+ *		CAS -> EMPTY
+ *	read	load the word, copy, load the word again: exactly the same, else again
  *
  * Why two cannot both commit: claim and second look are a store and a load on either side (Dekker, all four seq_cst), so of two with the
  * same key the one who claims later sees the other: CLAIMED, and then either takes its right or gives up its own; or committed.

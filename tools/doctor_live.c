@@ -14,8 +14,8 @@
  *		a stamp is a number that the cursor had given out before, and stands at the place of that number; stamps are
  *		read before the cursor. Where most of them are of the future, it is the cursor that was set back
  *	events.writer
- *		a place that is being written carries its writer's life, like any cell. Life 0 (rescd, resctl) is not judged: it
- *		may be stopped
+ *		a place that is being written carries its writer's life. Whose it is does not matter here: rescd and resctl take one for
+ *		each event, and may be stopped with it; what a dead one leaves is its reaper's, or the next writer's who comes by
  */
 #include <inttypes.h>
 #include <string.h>
@@ -171,9 +171,7 @@ static void look_at_place(struct doctor *d, uint32_t place)
 	}
 	f.check = CHECK_EVENTS_WRITER;
 	if ((f.seen & ~EVENT_BUSY) > UINT32_MAX)
-		doctor_suspect(d, &f, "event", "is being written by %016" PRIx64 ", which is no worker", f.seen & ~EVENT_BUSY);
-	else if ((f.seen & ~EVENT_BUSY) != 0)
-		doctor_look_at_holder(d, &f, "event", (uint32_t)f.seen);
+		doctor_suspect(d, &f, "event", "is being written by %016" PRIx64 ", which is nobody", f.seen & ~EVENT_BUSY);
 }
 
 /* True: it is the cursor that is wrong, and the stamps are right. */

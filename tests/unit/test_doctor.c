@@ -226,9 +226,9 @@ static void event_elsewhere(void)
 	fixture_store(&map_event(&n.map, 5)->stamp, 1000);
 }
 
-static void event_of_the_dead(void)
+static void event_of_no_writer(void)
 {
-	fixture_store(&map_event(&n.map, 5)->stamp, EVENT_BUSY | NOBODY);
+	fixture_store(&map_event(&n.map, 5)->stamp, EVENT_BUSY | UINT64_C(1) << 40);
 }
 
 static void name_of_no_kind(void)
@@ -570,7 +570,7 @@ static const struct damage {
         {CHECK_LIVE_REQUEST, question_of_no_kind, true},
         {CHECK_EVENTS_CURSOR, events_set_back, true},
         {CHECK_EVENTS_STAMP, event_elsewhere, true},
-        {CHECK_EVENTS_WRITER, event_of_the_dead, true},
+        {CHECK_EVENTS_WRITER, event_of_no_writer, true},
         {CHECK_WORKERS_WORD, slot_of_no_worker, true},
         {CHECK_WORKERS_DEAD, slot_of_the_dead, true},
         {CHECK_WORKERS_TWICE, life_in_two_slots, true},

@@ -16,7 +16,7 @@
 #include "window.h"
 #include "words.h"
 
-/* A shard for this worker alone, the one that it has already, or NULL. */
+/* A shard for this worker alone, the one that it has already, or NULL. A death leaves its life in `owner`, which the reaper clears. */
 static struct shard *claim_shard(const struct map *map, struct state *state, uint32_t life)
 {
 	uint32_t claimable = map_first_common_shard(map);

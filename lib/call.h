@@ -30,8 +30,8 @@ static inline bool options_are_sound(const resc_options *o)
 }
 
 /*
- * Adds to a word of a shard: plainly where it is this thread's alone, atomically in the common one. Relaxed: counters order nothing. A death
- * between load and store loses this one count. A stop there loses nothing: the shard has no other owner before this life is over.
+ * Adds to a word of a shard: plainly where it is this thread's alone, atomically in the common one. Relaxed: counters order nothing. A
+ * death between load and store loses this one count. A stop there loses nothing: the shard has no other owner before this life is over.
  */
 static inline bool owns_shard(const struct view *v)
 {

@@ -4,8 +4,8 @@
  *
  * Register: life = fetch_add(next_life) -> lock its byte -> CAS a slot 0 -> life. Leave: CAS slot life -> 0 -> unlock.
  * Reap (anybody, any number at once): w = load slot -> is the byte of w unlocked? -> CAS every cell of every kind of w to 0 ->
- * bump the wait words -> tell it (event) -> CAS slot w -> 0, last. A death in the middle of a reap leaves the slot, and the next one does it all again.
- * Not to be reordered: lock before claim, load before test, slot last, CAS and never store (the models show what breaks).
+ * bump the wait words -> tell it (event) -> CAS slot w -> 0, last. A death in the middle of a reap leaves the slot, and the next one does
+ * it all again. Not to be reordered: lock before claim, load before test, slot last, CAS and never store (the models show what breaks).
  */
 #ifndef RESC_WORKER_H
 #define RESC_WORKER_H

@@ -87,12 +87,16 @@ static void read_counters(const struct view *v, void *arg)
 	inspect_counters(v->map, v->state, arg);
 }
 
-int resc_counters(resc_resource *resource, struct resc_counters *out)
+int resc_counters_sized(resc_resource *resource, struct resc_counters *out, size_t size)
 {
+	struct resc_counters known = {0};
+
 	if (resource == NULL || out == NULL)
 		return -EINVAL;
-	memset(out, 0, sizeof *out);
-	return with_view(resource, read_counters, out);
+	int r = with_view(resource, read_counters, &known);
+	memset(out, 0, size);
+	memcpy(out, &known, size < sizeof known ? size : sizeof known);
+	return r;
 }
 
 static void count_fallback(const struct view *v, void *arg)

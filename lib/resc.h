@@ -389,7 +389,10 @@ struct resc_timeouts {
 /* 0, -EINVAL, -ENOENT. Cost: a few nanoseconds. */
 int resc_timeouts(resc_resource *resource, struct resc_timeouts *out);
 
-/* The host's counters of a resource, summed over all workers. The fields are the names of RESC_COUNTERS and the like. */
+/*
+ * The host's counters of a resource, summed over all workers. The fields are the names of RESC_COUNTERS and the like. Later versions add
+ * fields at the end, and nowhere else.
+ */
 struct resc_counters {
 	uint64_t enters; /* = admitted + all refused_* */
 	uint64_t admitted;
@@ -450,8 +453,15 @@ struct resc_counters {
 	uint64_t fallback_other;
 };
 
-/* 0, -EINVAL, -ENOENT. Cost: a few microseconds. */
-int resc_counters(resc_resource *resource, struct resc_counters *out);
+/*
+ * size: of the structure as the program knows it. A program that was built with another version than the library that runs gets the counters
+ * that both know, and 0 in the others. 0, -EINVAL, -ENOENT. Cost: a few microseconds.
+ */
+int resc_counters_sized(resc_resource *resource, struct resc_counters *out, size_t size);
+static inline int resc_counters(resc_resource *resource, struct resc_counters *out)
+{
+	return resc_counters_sized(resource, out, sizeof *out);
+}
 
 /* One sentence for any value that a function here returns. Static; never NULL. Safe everywhere, signal handlers included. */
 const char *resc_text(int result);

@@ -46,6 +46,20 @@ static void print_numbers(FILE *out)
 #undef X
 }
 
+/* What programs are compiled with. */
+static void print_public(FILE *out)
+{
+#define PLACE(counter)       fprintf(out, "field resc_counters.%s at %zu\n", #counter, offsetof(struct resc_counters, counter));
+#define X(name, text)        PLACE(name)
+#define XR(NAME, name, text) PLACE(refused_##name)
+#define XF(name, text)       PLACE(fallback_##name)
+	PLACE(enters) RESC_COUNTERS(X) RESC_REFUSALS(XR) RESC_FALLBACKS(XF)
+#undef XF
+#undef XR
+#undef X
+#undef PLACE
+}
+
 #define FLAG(name)                                                                                                                         \
 	{                                                                                                                                  \
 #name, name                                                                                                                \
@@ -117,6 +131,7 @@ static void print_all(FILE *out)
 {
 	print_table(out);
 	print_numbers(out);
+	print_public(out);
 	print_flags(out);
 	print_packing(out);
 	for (unsigned minor = 0; minor <= SEGMENT_MINOR; minor++)

@@ -51,6 +51,33 @@ static int call(resc_resource *resource, enum resc_outcome outcome)
 	return r;
 }
 
+START_TEST(a_program_of_another_version_gets_the_counters_that_both_know)
+{
+	struct {
+		struct resc_counters known;
+		uint64_t more;
+	} newer;
+	struct resc_counters all, older;
+	resc *host = alone();
+	resc_resource *resource = named_lookup(host, "payments");
+
+	call(resource, RESC_OK);
+	ck_assert_int_eq(resc_counters(resource, &all), 0);
+	ck_assert_uint_eq(all.enters, 1);
+
+	memset(&newer, 0xee, sizeof newer);
+	ck_assert_int_eq(resc_counters_sized(resource, &newer.known, sizeof newer), 0);
+	ck_assert_mem_eq(&newer.known, &all, sizeof all);
+	ck_assert_uint_eq(newer.more, 0);
+
+	memset(&older, 0xee, sizeof older);
+	ck_assert_int_eq(resc_counters_sized(resource, &older, offsetof(struct resc_counters, admitted)), 0);
+	ck_assert_uint_eq(older.enters, 1);
+	ck_assert_uint_eq(older.admitted, UINT64_C(0xeeeeeeeeeeeeeeee));
+	resc_close(host);
+}
+END_TEST
+
 /* Calls for a little more than a second of real time. */
 static void call_for_a_second(resc_resource *resource)
 {
@@ -361,6 +388,7 @@ int main(void)
 	        without_a_segment_it_is_private_and_says_why,
 	        it_has_the_documented_defaults,
 	        handles_are_the_same_for_the_same_name,
+	        a_program_of_another_version_gets_the_counters_that_both_know,
 	        F10_its_table_has_an_end_and_says_so,
 	        bad_names_are_errors,
 	        the_instance_comes_from_the_environment,

@@ -2,7 +2,7 @@
 /*
  * Why this exists: the protocols of the library are complete without rescd, but they go on only when somebody calls. An override on a
  * resource that nobody calls would stay in force on paper, an overdue probe would show as out, a raised limit would stay low, and the
- * record of a transition whose author was killed would wait for the next one. So rescd looks once a second.
+ * verdict of a trial or the record of a transition whose author was killed would wait for the next one. So rescd looks once a second.
  *
  * What it guarantees: whatever it does here, any worker may do at the same moment; each is one CAS of the value that was seen. The pass
  * reads the first lines of each state with pread(2), which needs no page of ours, and goes to the state itself only where that reading
@@ -14,6 +14,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "call.h"
 #include "clock.h"
 #include "count.h"
 #include "override.h"
@@ -50,25 +51,32 @@ void states_forget_now_and_then(const struct map *map, uint32_t index)
 /* ---- probes ---- */
 
 /* A lease of the current trial that ran out. Its owner is told that it came too late, if it ever comes. */
-static void free_overdue_probes(const struct map *map, uint32_t index, struct state *state, uint16_t generation)
+static void free_overdue_probes(const struct map *map, const struct policy *policy, struct state *state, uint16_t generation)
 {
-	struct policy policy;
-	uint64_t sequence;
-
-	if (policy_read(map, index, &policy, &sequence) < 0)
-		return;
 	for (uint32_t i = 0; i < PROBES_LIMIT; i++) {
 		/* acquire: the clock is read after the lease, so it is not younger than now */
 		uint64_t cell = atomic_load_explicit(&state->probes[i], memory_order_acquire);
 		uint64_t age = probe_age_ms(cell, clock_coarse_ms(map));
 
 		/* An age in the upper half of its 24 bits is a lease from the future: damage, or a clock that was set back by a test. */
-		if (cell == 0 || probe_generation(cell) != (generation & 0xff) || age <= policy.probe_timeout_ms || age >= 0x800000)
+		if (cell == 0 || probe_generation(cell) != (generation & 0xff) || age <= policy->probe_timeout_ms || age >= 0x800000)
 			continue;
 		/* acq_rel: as its release by the owner */
 		if (atomic_compare_exchange_strong_explicit(&state->probes[i], &cell, 0, memory_order_acq_rel, memory_order_relaxed))
 			count_common(map, state, COUNTER_probes_reclaimed, 1);
 	}
+}
+
+/* The verdict of a trial is drawn by whoever brings the last result; where that one was killed, by the next call, or here. */
+static void look_at_trial(const struct map *map, uint32_t index, struct state *state, uint16_t generation)
+{
+	struct policy policy;
+	uint64_t sequence;
+
+	if (policy_read(map, index, &policy, &sequence) < 0)
+		return;
+	breaker_help(map, index, &policy, clock_coarse_ms(map));
+	free_overdue_probes(map, &policy, state, generation);
 }
 
 /* ---- the pass ---- */
@@ -81,7 +89,7 @@ static void look_at_state(const struct map *map, uint32_t index)
 
 	override_expire(map, index, 0, clock_coarse_ms(map));
 	if (breaker_tag(breaker) == TAG_HALF_OPEN)
-		free_overdue_probes(map, index, state, breaker_generation(breaker));
+		look_at_trial(map, index, state, breaker_generation(breaker));
 	permit_settle(map, state);
 }
 

@@ -92,6 +92,20 @@ START_TEST(a_probe_of_this_very_moment_is_not_overdue)
 }
 END_TEST
 
+START_TEST(F7_the_verdict_of_a_trial_is_drawn_without_calls)
+{
+	move_breaker(TAG_HALF_OPEN);
+	uint16_t generation = breaker_generation(fixture_load(&f.state->breaker));
+
+	fixture_store(&f.state->tally, tally_make(generation, (unsigned)f.policy.successes - 1, 0, 0));
+	states_tick(&f.map);
+	ck_assert_uint_eq(breaker_tag(fixture_load(&f.state->breaker)), TAG_HALF_OPEN);
+	fixture_store(&f.state->tally, tally_make(generation, (unsigned)f.policy.successes, 0, 0));
+	states_tick(&f.map);
+	ck_assert_uint_eq(breaker_tag(fixture_load(&f.state->breaker)), TAG_CLOSED);
+}
+END_TEST
+
 START_TEST(an_override_ends_without_calls)
 {
 	ck_assert_int_eq(override_set(&f.map, f.index, OVERRIDE_OPEN, 2000, "vendor maintenance"), 0);
@@ -138,9 +152,13 @@ END_TEST
 int main(void)
 {
 	const TTest *const tests[] = {
-	        F7_the_event_of_a_dead_winner_is_written_once, A1_an_overdue_probe_that_nobody_asks_for_is_freed,
-	        a_probe_of_this_very_moment_is_not_overdue,    an_override_ends_without_calls,
-	        C5_a_lowered_limit_settles_without_calls,      a_turn_over_any_bytes_ends,
+	        F7_the_event_of_a_dead_winner_is_written_once,
+	        A1_an_overdue_probe_that_nobody_asks_for_is_freed,
+	        F7_the_verdict_of_a_trial_is_drawn_without_calls,
+	        a_probe_of_this_very_moment_is_not_overdue,
+	        an_override_ends_without_calls,
+	        C5_a_lowered_limit_settles_without_calls,
+	        a_turn_over_any_bytes_ends,
 	};
 
 	return FIXTURE_RUN("states", tests, set_up, tear_down);

@@ -155,10 +155,12 @@ lint: packages-check
 fuzz: packages-check
 	$(Q)tests/fuzz/run --seconds $(or $(SECONDS),60) --json build/fuzz.json $(FUZZFLAGS)
 
-# Against VARIANT; without SEED another schedule each time. The seed is said first, and replays.
-soak: packages
+# Against VARIANT; without SEED another schedule each time. The seed is said first, and replays. Then the field cases with all their rounds.
+soak: packages-check
 	$(Q)$(MAKE) --no-print-directory all storm
 	$(Q)$(storm) --kills $(or $(KILLS),10000) $(if $(SEED),--seed $(SEED)) $(SOAKFLAGS)
+	$(Q)$(MAKE) --no-print-directory VARIANT=test all helpers
+	$(Q)RESC_LONG=1 RESC_VARIANT=test /usr/bin/python3 -m pytest -q -p no:cacheprovider tests/system/test_cases_segment.py
 
 bench: packages
 	$(Q)$(MAKE) --no-print-directory VARIANT=release all build/release/bench

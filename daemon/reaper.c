@@ -7,8 +7,7 @@
  *
  *	pidfd    A worker in our pid namespace: readable at the moment of its death. The pid in the slot proves nothing, so the order is:
  *	         read the slot (identity == life) -> open the pidfd -> compare the start time of whoever has that pid now -> read the
- *	         slot again. Only then is the pidfd that of the life. Its word is final: the token is not asked, because a child that
- *	         the dead one forked may still hold it.
+ *	         slot again. Only then is the pidfd that of the life. Its word is final: the token is not asked.
  *	inotify  The last close of the segment file by a dead process is an event in every namespace. It says that somebody went, not
  *	         who: so the tokens are asked. An open says that somebody is about to register, a few microseconds or a scheduler's
  *	         mood later: so the slots are looked at after 0, 2, 10 and 50 ms. A worker with a question opens it too (request.h).

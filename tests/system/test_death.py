@@ -48,6 +48,16 @@ def test_permits_of_a_killed_worker_are_back_within_50_ms(host):
     assert rescd.show("payments")["counters"]["permits_reclaimed"] == 20
 
 
+def test_a_death_of_one_that_rescd_knows_is_learnt_by_its_pidfd(host):
+    rescd = host(FOUR)
+    for death in range(1, 4):
+        victim = rescd.worker()
+        victim.hold("payments", 4)
+        time.sleep(0.1)  # rescd looks at the slots of those that came 50 ms ago for the last time: it has the pidfd now
+        victim.kill()
+        until(lambda: rescd.log().count("learnt by pidfd") == death, what="rescd says how it has learnt of it")
+
+
 def test_A1_a_probe_of_a_killed_worker_is_back_within_50_ms(host):
     rescd = host(FOUR)
     watcher = rescd.worker()

@@ -693,6 +693,13 @@ def in_words(walls):
     return "%d calls, half below %.1f us, 99.9 %% below %.1f us, worst %.0f us" % (count, quantile(.5), quantile(.999), walls["worst"] / 1000)
 
 
+def test_after_all_of_it_the_doctor_finds_nothing(crew):
+    """It looks a second time, after the one who repairs has had the time to, so this is no luck."""
+    crew.turn(6)
+    assert crew.rescd.ctl("doctor").stdout.startswith("clean: ")
+    crew.settle()
+
+
 def test_how_long_a_call_takes_while_others_die(crew):
     """For people: pytest -s shows it. What is asserted of it is what no busy machine can hide: nobody waited."""
     quiet = {}

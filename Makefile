@@ -133,7 +133,7 @@ $(B)/tests/fuzz/%: $(B)/tests/fuzz/%.o $(B)/libtools.a $(B)/libcommon.a $(B)/lib
 
 # What Debian 12 has to provide: to build and to run the demo; to test.
 PACKAGES := gcc libc6-dev liburcu-dev libjansson-dev libmicrohttpd-dev
-PACKAGES_CHECK := $(PACKAGES) check clang libclang-rt-14-dev clang-tidy clang-format cppcheck valgrind spin python3-pytest python3-hypothesis python3-jsonschema python3-prometheus-client procps util-linux
+PACKAGES_CHECK := $(PACKAGES) check clang libclang-rt-14-dev clang-tidy clang-format cppcheck valgrind spin python3-pytest python3-pytest-xdist python3-hypothesis python3-jsonschema python3-prometheus-client procps util-linux
 install_missing = @tests/packages $(1)
 packages:
 	$(call install_missing,$(PACKAGES))

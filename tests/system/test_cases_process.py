@@ -143,7 +143,8 @@ def test_G4_a_program_that_becomes_a_daemon_after_it_has_opened_its_view(host):
     worker.process.wait()
     assert worker.ask("close_descriptors")["r"] == 0
     kept = worker.hold("payments", 2)
-    assert [w["pid"] for w in rescd.snapshot()["workers"]] == [pid] and pid != first
+    assert pid != first
+    until(lambda: [w["pid"] for w in rescd.snapshot()["workers"]] == [pid], what="the slot of the one that is gone is free")
     assert in_use(rescd) == 2 and [worker.leave(t)["r"] for t in kept] == [0, 0]
 
 

@@ -46,6 +46,7 @@
 #include "share.h"
 #include "standalone.h"
 #include "states.h"
+#include "ticket.h"
 #include "words.h"
 #include "worker.h"
 
@@ -437,7 +438,7 @@ static void check_ticket(const resc_ticket *ticket)
 	uint32_t cell = ticket->permit_cell & 0xffffff;
 
 	REQUIRE(ticket->timeout_ms >= 1 || ticket->timeout_ms == -1);
-	REQUIRE(cell < 2 * small.permits || cell == 0xffffff);
+	REQUIRE(cell < 2 * small.permits || cell >= UNTRACKED_BASE);
 	REQUIRE(ticket->permit_cell >> 24 < PROBES_LIMIT || cell == 0xffffff);
 }
 
@@ -828,10 +829,13 @@ static void supersede(struct input *in)
 	struct resc_error err;
 	struct policy policy;
 	uint64_t sequence;
+	struct map made;
 
 	dims.permits <<= take_byte(in) & 1;
-	if (now.successor.base != NULL || map_create(&now.successor, base.instance, &dims, &base.rescd, 0600, (gid_t)-1, &err) != 0)
+	/* Nobody knows it before it is complete, those neither who lie in ambush. */
+	if (now.successor.base != NULL || map_create(&made, base.instance, &dims, &base.rescd, 0600, (gid_t)-1, &err) != 0)
 		return;
+	now.successor = made;
 	for (uint32_t i = 0; i < RESOURCES; i++)
 		if (policy_read(&base.rescd, i, &policy, &sequence) == 0)
 			record_publish_moved(&now.successor, i, names[i], &policy, false);
@@ -953,7 +957,8 @@ static void attach(struct input *in)
 		REQUIRE(r < 0 && err.text[0] != '\0' && map.base == NULL);
 		return;
 	}
-	REQUIRE(map.size == size && map.dims.resources - 1 < RESOURCES_LIMIT && map.dims.permits <= PERMITS_LIMIT);
+	/* What lies behind its end is nobody's. */
+	REQUIRE(map.size <= size && map.dims.resources - 1 < RESOURCES_LIMIT && map.dims.permits <= PERMITS_LIMIT);
 	REQUIRE(map.dims.permits >= 64 && map.dims.shards >= 4 && map.dims.shards <= SHARDS_LIMIT && map.dims.events >= 16);
 	REQUIRE(map.dims.calls >= 64 && map.dims.calls <= CALLS_LIMIT && map.dims.waiting >= 16 && map.dims.waiting <= WAITING_LIMIT);
 	REQUIRE(map.dims.once >= ONCE_SET && map.dims.once <= ONCE_LIMIT);

@@ -376,7 +376,7 @@ BY_RESCD = {
     "starts": "start.loading adopt.locked daemon.introducing policy.reading reload.writing event.claimed",
     "reloads": """policy.half policy.filled apply.settled apply.written limit.set rate.mend budget.seen publish.state publish.named publish.shown retire.hidden control.answering""",
     "reloads, alone": "limit.settle budget.claim budget.claimed",
-    "reaps": """reap.dead reap.permit reap.probe reap.waiting reap.shard reap.once reap.cells reap.told reap.freed signal.moved once.turned
+    "reaps, alone": """reap.dead reap.permit reap.probe reap.waiting reap.shard reap.once reap.cells reap.told reap.freed signal.moved once.turned
         share.counted share.set""",
     "ends an override": """override.ending override.closed override.gone
         transition.claimed transition.proposed transition.won transition.explained transition.recorded transition.event""",
@@ -462,9 +462,12 @@ def holders(crew):
     return made
 
 
-def corpses(crew):
-    """The same, and dead."""
-    for holder in holders(crew):
+def corpses(crew, alone=False):
+    """The same, and dead. Alone: none of the seven can be the one who takes back what they held."""
+    held = holders(crew)
+    if alone:
+        crew.pause()
+    for holder in held:
         holder.process.kill()
         holder.process.wait()
         crew.forget(holder, "inside a call")
@@ -596,7 +599,7 @@ class Provocations:
     @staticmethod
     @contextlib.contextmanager
     def reaps(crew, alone):
-        corpses(crew)
+        corpses(crew, alone)
         yield
 
     @staticmethod

@@ -21,10 +21,11 @@ static void start_over(void)
 {
 	static const char text[] = "the segment was cut or overwritten by somebody: starting over with a fresh one\n";
 
-	if (write(STDERR_FILENO, text, sizeof(text) - 1) < 0)
-		return;
+	/* Nobody may be reading it. */
+	ssize_t written = write(STDERR_FILENO, text, sizeof(text) - 1);
+	(void)written;
+	/* Never by a name that could lead elsewhere. Where it fails, we end, and the supervisor starts us. */
 	execv("/proc/self/exe", arguments);
-	execvp(arguments[0], arguments);
 }
 
 void start_over_if_damaged(void)

@@ -275,8 +275,9 @@ void event_carry(const struct map *from, const struct map *to)
 		n = next < from->dims.events ? 0 : next - from->dims.events;
 	for (; n < next; n++) {
 		struct event event;
-		/* Somebody is writing it: the next time, or when it was reaped. */
-		if ((atomic_load_explicit(&event_place(from, n)->stamp, memory_order_acquire) & EVENT_BUSY) != 0)
+		uint64_t stamp = atomic_load_explicit(&event_place(from, n)->stamp, memory_order_acquire);
+		/* Somebody is writing it: the next time. What the dead have begun holds up nobody: who has no slot is not reaped. */
+		if ((stamp & EVENT_BUSY) != 0 && !is_abandoned(from, stamp, 0))
 			return;
 		if (copy(from, n, &event))
 			event_write_unless(to, 0, &event, NULL, 0);

@@ -443,6 +443,25 @@ START_TEST(what_was_written_after_the_copy_is_carried_over_once_as_it_was)
 }
 END_TEST
 
+START_TEST(F7_a_writer_without_a_slot_that_was_killed_does_not_hold_up_what_is_carried_over)
+{
+	struct event behind = {.kind = EVENT_RELOAD};
+	struct resc_error err;
+	struct map successor;
+	struct named n;
+
+	named_open(&n, NULL);
+	ck_assert_int_eq(map_private(&successor, "successor", &err), 0);
+	ck_assert_int_eq(fixture_wait(writer_without_a_slot(&n, "event.filled=kill")), -SIGKILL);
+	/* Nobody reaps it, and nobody writes a whole lap in a segment that has a successor. */
+	event_write(&n.map, 0, &behind);
+	event_carry(&n.map, &successor);
+	ck_assert_uint_eq(event_read(&successor, 0, read_back, 16), 1);
+	map_close(&successor);
+	named_close(&n);
+}
+END_TEST
+
 int main(void)
 {
 	const TTest *const tests[] = {
@@ -464,6 +483,7 @@ int main(void)
 	        writers_and_a_reader_at_once,
 	        every_kind_and_reason_has_a_name,
 	        what_was_written_after_the_copy_is_carried_over_once_as_it_was,
+	        F7_a_writer_without_a_slot_that_was_killed_does_not_hold_up_what_is_carried_over,
 	};
 	TCase *tcase = FIXTURE_CASE("event", tests, set_up, tear_down);
 

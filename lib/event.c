@@ -116,7 +116,7 @@ void event_write_unless(const struct map *map, uint32_t life, struct event *even
 		event->ms = clock_coarse_ms(map);
 	event->number = 0;
 	/* Without one it is written all the same: only its place could not be taken back from the dead. */
-	if (life == 0 && !map->private_mode && life_take(map, map->fd, &taken) == 0)
+	if (life == 0 && map_has_descriptor(map) && life_take(map, map->fd, &taken) == 0)
 		life = taken;
 	write_as(map, life, event, done, before);
 	if (taken != 0)

@@ -551,11 +551,16 @@ static bool is_file_of(const struct map *map, int fd)
 	return fstat(fd, &st) == 0 && st.st_dev == map->dev && st.st_ino == map->ino;
 }
 
+bool map_has_descriptor(const struct map *map)
+{
+	return is_file_of(map, map->fd);
+}
+
 int map_reopen(const struct map *map, int flags)
 {
 	char path[MAP_PATH_SIZE];
 
-	if (is_file_of(map, map->fd)) {
+	if (map_has_descriptor(map)) {
 		snprintf(path, sizeof path, "/proc/self/fd/%d", map->fd);
 		int fd = open(path, flags | O_CLOEXEC);
 		if (fd >= 0)
@@ -578,7 +583,7 @@ int map_reopen(const struct map *map, int flags)
 int map_is_held(const struct map *map, int64_t byte)
 {
 	struct flock lock = {.l_type = F_RDLCK, .l_whence = SEEK_SET, .l_start = byte, .l_len = 1};
-	bool ours = is_file_of(map, map->fd);
+	bool ours = map_has_descriptor(map);
 	int fd = ours ? map->fd : map_reopen(map, O_RDONLY);
 
 	if (fd < 0)
@@ -604,7 +609,7 @@ bool map_is_sound(const struct map *map)
 
 void map_close_descriptor(struct map *map)
 {
-	if (map->fd >= 0 && is_file_of(map, map->fd))
+	if (map_has_descriptor(map))
 		close(map->fd);
 	map->fd = -1;
 }

@@ -92,6 +92,7 @@ void map_close(struct map *map);
  * A worker's program is not ours: it may close all descriptors that it does not know of, as daemons do, and open other files under their
  * numbers. So a descriptor is never used, nor closed, before fstat has said that it still is this segment's.
  */
+bool map_has_descriptor(const struct map *map);
 /* A new description of the very file that is mapped, whatever has its name now. -errno: it cannot be reached any more. */
 int map_reopen(const struct map *map, int flags);
 /*

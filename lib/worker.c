@@ -273,7 +273,7 @@ static void free_shards(const struct map *map, struct state *state, uint32_t lif
 }
 
 /* Every cell of every kind that carries this life, in the resources that it used (NULL: in all). */
-static struct found free_cells(const struct map *map, uint32_t life, const uint64_t *used)
+static struct found free_cells(const struct map *map, uint32_t life, uint32_t own_life, const uint64_t *used)
 {
 	struct found found = {0, 0};
 	char name[SEGMENT_NAME_SIZE];
@@ -288,7 +288,7 @@ static struct found free_cells(const struct map *map, uint32_t life, const uint6
 		free_shards(map, state, life);
 		/* Perhaps it died in the middle of the record of a transition. */
 		if (used == NULL)
-			transition_complete(map, i, 0);
+			transition_complete(map, i, own_life);
 	}
 	once_reap(map, life);
 	/* Who leaves by itself is not in the middle of an event or of a question. */
@@ -309,7 +309,7 @@ void worker_unregister_from(const struct map *map, struct worker *worker, const 
 
 	if (life == 0)
 		return;
-	free_cells(map, worker->life, used);
+	free_cells(map, worker->life, worker->life, used);
 	FAILPOINT("unregister.cells");
 	if (worker->slot < map->dims.workers)
 		free_word(&map_worker(map, worker->slot)->life, life);
@@ -352,7 +352,7 @@ bool worker_reap(const struct map *map, uint32_t slot, uint32_t life, bool certa
 	if (!certain && life_is_held(map, life))
 		return false;
 	FAILPOINT("reap.dead");
-	const struct found found = free_cells(map, life, NULL);
+	const struct found found = free_cells(map, life, own_life, NULL);
 	FAILPOINT("reap.cells");
 	tell(map, slot, life, certain, own_life, &found);
 	FAILPOINT("reap.told");

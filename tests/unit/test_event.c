@@ -2,9 +2,11 @@
 /* The event ring: complete, in order, each transition once, and no writer that is stopped or dead is in anybody's way. */
 #include "event.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
+#include <sys/mman.h>
 
 #include "named.h"
 #include "worker.h"
@@ -230,6 +232,50 @@ static pid_t writer_without_a_slot(const struct named *n, const char *failpoint)
 	}
 	return pid;
 }
+
+/* Somebody has a lock in that file, whoever it is. */
+static bool has_a_lock(int file)
+{
+	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+	char path[64];
+
+	snprintf(path, sizeof path, "/proc/self/fd/%d", file);
+	int fd = open(path, O_RDWR | O_CLOEXEC);
+	ck_assert_int_eq(fcntl(fd, F_OFD_GETLK, &lock), 0);
+	close(fd);
+	return lock.l_type != F_UNLCK;
+}
+
+START_TEST(an_event_locks_nothing_in_a_file_that_has_got_the_number_of_the_descriptor)
+{
+	int foreign = memfd_create("foreign", MFD_CLOEXEC);
+	struct event event = {.kind = EVENT_RELOAD};
+	struct resc_error err;
+	struct named n;
+	int status;
+
+	named_open(&n, NULL);
+	pid_t pid = fork();
+	if (pid == 0) {
+		struct map map;
+		if (map_open(&map, n.path, MAP_WORKER, &err) != 0)
+			_exit(1);
+		dup2(foreign, map.fd);
+		failpoint_set("event.filled=stop");
+		event_write(&map, 0, &event);
+		_exit(0);
+	}
+	ck_assert_int_eq(waitpid(pid, &status, WUNTRACED), pid);
+	ck_assert(WIFSTOPPED(status));
+	bool locked = has_a_lock(foreign);
+	kill(pid, SIGCONT);
+	ck_assert_int_eq(fixture_wait(pid), 0);
+	ck_assert(!locked);
+	ck_assert_uint_eq(event_read(&n.map, 0, read_back, 16), 1);
+	close(foreign);
+	named_close(&n);
+}
+END_TEST
 
 static size_t events_after_two_laps(const struct named *n)
 {
@@ -478,6 +524,7 @@ int main(void)
 	        a_writer_that_was_reaped_alive_drops_its_event,
 	        F7_a_stopped_writer_without_a_slot_keeps_its_place_and_its_event_whole,
 	        a_writer_without_a_slot_gives_its_token_back,
+	        an_event_locks_nothing_in_a_file_that_has_got_the_number_of_the_descriptor,
 	        an_event_that_another_has_written_meanwhile_is_dropped,
 	        damage_gives_clean_events_or_none,
 	        writers_and_a_reader_at_once,

@@ -2,7 +2,7 @@
 /*
  * Once a second one call looks whether the name still leads to our segment (it may have been removed and made again by hand), whether a
  * host's segment has appeared for a private view, and whether an old segment can be let go: tickets never move, so a superseded segment
- * stays mapped as long as a cell of it carries our life. And with rescd dead, it sees to what is still owed between a superseded segment
+ * stays mapped as long as a cell carries our life. And with rescd dead, it sees to what is still owed between a superseded segment
  * and its successor: permits, and idempotency keys.
  */
 #include <errno.h>
@@ -12,13 +12,14 @@
 #include "move.h"
 #include "once.h"
 #include "policy.h"
+#include "untracked.h"
 #include "words.h"
 
 static bool holds_cells(const struct attachment *a)
 {
 	char name[SEGMENT_NAME_SIZE];
 
-	if (once_holds(&a->map, a->worker.life))
+	if (once_holds(&a->map, a->worker.life) || untracked_holds(a->worker.life))
 		return true;
 	for (uint32_t i = 0; i < a->map.dims.resources; i++) {
 		if ((a->used[i / 64] >> i % 64 & 1) == 0 || !policy_name_any(&a->map, i, name))

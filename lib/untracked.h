@@ -15,5 +15,7 @@
 uint32_t untracked_take(uint64_t permit);
 /* False: it was left before. NO_CELL is always left. */
 bool untracked_release(uint32_t cell, uint64_t permit);
+/* Is such a call of that life inside? A look at all cells. */
+bool untracked_holds(uint32_t life);
 
 #endif

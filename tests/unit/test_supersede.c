@@ -796,6 +796,29 @@ START_TEST(the_old_mapping_is_let_go_after_the_last_ticket)
 }
 END_TEST
 
+START_TEST(the_old_mapping_is_let_go_after_the_last_ticket_without_a_cell)
+{
+	struct policy p = policy();
+	resc_ticket ticket;
+
+	p.flags &= ~(uint64_t)POLICY_BULKHEAD;
+	named_reload(&old, &p);
+	for (uint32_t i = 0; i < old.map.dims.permits; i++)
+		fixture_store(map_permit(&old.map, old.state, i), permit_make(GHOST_LIFE, i + 1));
+	ck_assert_int_eq(enter(&ticket), 0);
+	ck_assert_uint_eq(named_look(&old).counters.untracked, 1);
+	supersede();
+	call(RESC_OK);
+	host_look(host);
+	ck_assert_uint_eq(slots_taken(&old), 1);
+	ck_assert_int_eq(resc_leave(&ticket, RESC_OK), 0);
+	ck_assert_uint_eq(named_look(&next).counters.ended_ok, 2);
+	host_look(host);
+	ck_assert_uint_eq(slots_taken(&old), 0);
+	ck_assert(!is_mapped(&old));
+}
+END_TEST
+
 /* ---- calls that found the old segment before it was replaced ---- */
 
 static char gate[64], arrived[64];
@@ -1018,6 +1041,7 @@ int main(void)
 	        a_resource_that_came_back_in_the_successor_begins_anew,
 	        the_total_timeout_holds_in_the_first_request_after_it,
 	        the_old_mapping_is_let_go_after_the_last_ticket,
+	        the_old_mapping_is_let_go_after_the_last_ticket_without_a_cell,
 	        a_call_that_was_on_its_way_is_not_inside_the_closed_segment,
 	        a_call_that_was_on_its_way_keeps_its_permit_when_the_old_segment_is_let_go,
 	        from_one_to_the_next_many_times_with_a_long_call,

@@ -4,13 +4,16 @@
 RESC_VARIANT names the build: "test" (default), in which time is moved by the tests and failpoints exist; with "release" only the tests
 that are marked smoke run, in real time.
 """
+import glob
 import os
 import sys
 
 import pytest
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [HERE, os.path.dirname(HERE)]
 import harness  # noqa: E402
+import keeper  # noqa: E402
 
 
 def pytest_configure(config):
@@ -21,6 +24,7 @@ def pytest_sessionstart(session):
     missing = harness.programs_missing()
     if missing:
         pytest.exit("%s is not built: make VARIANT=%s all helpers" % (missing[0], harness.VARIANT), returncode=3)
+    session.config.mark = keeper.watch(*harness.left_by_us())
 
 
 def pytest_collection_modifyitems(config, items):
@@ -47,7 +51,7 @@ def host():
 
 
 @pytest.fixture(scope="session", autouse=True)
-def nothing_left_behind():
+def nothing_left_behind(pytestconfig):
     yield
-    prefix = "resc.resc-test-%d-" % os.getpid()
-    assert [n for n in os.listdir(harness.SHM) if n.startswith(prefix)] == []
+    assert [path for pattern in harness.left_by_us() for path in glob.glob(pattern)] == []
+    harness.until(lambda: not list(keeper.marked(pytestconfig.mark)), what="no process of the tests is left")

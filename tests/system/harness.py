@@ -34,7 +34,13 @@ BATCH = 100  # commands whose answers fit a pipe
 
 LONG = os.environ.get("RESC_LONG", "") != ""  # the long form: as many rounds as the promise says, whatever the time
 
+OURS = "resc-test-%d-" % os.getpid()  # instances and directories of these tests
 numbers = itertools.count(1)
+
+
+def left_by_us():
+    """What there would be if it were not taken away."""
+    return [os.path.join(SHM, "resc." + OURS + "*"), os.path.join(tempfile.gettempdir(), OURS + "*")]
 
 
 def until(condition, patience=PATIENCE, what=None):
@@ -247,7 +253,7 @@ class Speaker:
 
     def fork(self, *how, run=None):
         """Its child, as a Speaker with a pid. how: "bare", "signal"; run: in an attempt of a request of that resource."""
-        self.dir = self.dir or tempfile.mkdtemp(prefix="resc-test-")
+        self.dir = self.dir or tempfile.mkdtemp(prefix=OURS)
         n = len(self.children)
         paths = [os.path.join(self.dir, "%s%d" % (d, n)) for d in ("in", "out")]
         for path in paths:
@@ -335,8 +341,8 @@ class Rescd:
     """rescd on an instance of its own. Started at once unless start=False; clean() takes away everything, whatever happened."""
 
     def __init__(self, config, start=True, args=(), env=None, before=(), metrics="127.0.0.1:0"):
-        self.instance = "resc-test-%d-%d" % (os.getpid(), next(numbers))
-        self.dir = tempfile.mkdtemp(prefix="resc-test-")
+        self.instance = OURS + str(next(numbers))
+        self.dir = tempfile.mkdtemp(prefix=OURS)
         os.chmod(self.dir, 0o755)
         self.config_path = os.path.join(self.dir, "resc.json")
         self.control_path = os.path.join(self.dir, "control.sock")

@@ -4,10 +4,14 @@ import os
 import signal
 import socket
 import subprocess
+import sys
+import tempfile
 import time
 
+import harness
+import keeper
 import pytest
-from harness import RESCD, Rescd, is_stopped, steady, until
+from harness import RESCD, SHM, Rescd, is_stopped, steady, until
 
 BUSY = {"resources": {
     "payments": {"breaker": {"failure_rate": 0.9, "min_calls": 1000000}, "bulkhead": {"limit": 64},
@@ -212,3 +216,35 @@ def test_a_harness_that_is_left_takes_everything_away():
     rescd.clean()
     assert rescd.files() == [] and not os.path.exists(rescd.dir)
     assert worker.process.poll() is not None
+
+
+LEFT = """
+import signal, sys
+import harness, keeper
+mark = keeper.watch(*harness.left_by_us())
+rescd = harness.Rescd(%r)
+busy, stopped, parent = rescd.crew(3)
+busy.busy("payments")
+stopped.signal(signal.SIGSTOP)
+parent.fork("bare").fork("signal")
+if harness.may(*%r, "true"):
+    rescd.worker(before=%r)
+print(mark, rescd.instance, len(list(keeper.marked(mark))), flush=True)
+sys.stdin.read()
+"""
+OTHER_NAMESPACE = ["unshare", "--pid", "--fork"]  # where a worker lives on without whoever started it
+
+
+def test_tests_that_are_killed_leave_no_process_and_no_file_behind():
+    """No fixture runs then. The processes are busy, stopped, children of children, in namespaces, and one is rescd."""
+    process = subprocess.Popen([sys.executable, "-c", LEFT % (BUSY, OTHER_NAMESPACE, OTHER_NAMESPACE)], stdin=subprocess.PIPE,
+                               stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": os.pathsep.join(map(os.path.dirname, (harness.__file__, keeper.__file__)))}, encoding="utf-8")
+    mark, instance, count = process.stdout.readline().split()
+    assert int(count) >= 6 and ".%d-" % process.pid in mark
+    process.kill()
+    process.wait()
+    until(lambda: not list(keeper.marked(mark)), what="none of them lives")
+    ours = instance.rstrip("0123456789")
+    until(lambda: not [n for d in (SHM, tempfile.gettempdir()) for n in os.listdir(d) if ours in n], what="nothing of theirs is left")
+    process.stdin.close()
+    process.stdout.close()

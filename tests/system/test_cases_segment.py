@@ -27,12 +27,11 @@ import subprocess
 import time
 
 import pytest
-from harness import HELPERS, RESCTL, SHM, Gone, Worker, agreed, is_stopped, may, rounds, steady, until
+from harness import HELPERS, NAMESPACE, RESCTL, SHM, Gone, Worker, agreed, is_stopped, may, rounds, steady, until
 from test_daemon import BUSY, arrange
 
 CONFIG = {"resources": {"payments": {"breaker": {"consecutive": 5, "cooldown": "5s"}, "bulkhead": {"limit": 8}}}}
 NOBODY = 65534
-NAMESPACE = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
 root = pytest.mark.skipif(os.getuid() != 0, reason="needs root")
 
 

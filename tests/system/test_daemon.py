@@ -232,12 +232,12 @@ if harness.may(*%r, "true"):
 print(mark, rescd.instance, len(list(keeper.marked(mark))), flush=True)
 sys.stdin.read()
 """
-OTHER_NAMESPACE = ["unshare", "--pid", "--fork"]  # where a worker lives on without whoever started it
+LEFT_ALONE = ["unshare", "--pid", "--fork"]  # its worker lives on when unshare is gone
 
 
 def test_tests_that_are_killed_leave_no_process_and_no_file_behind():
     """No fixture runs then. The processes are busy, stopped, children of children, in namespaces, and one is rescd."""
-    process = subprocess.Popen([sys.executable, "-c", LEFT % (BUSY, OTHER_NAMESPACE, OTHER_NAMESPACE)], stdin=subprocess.PIPE,
+    process = subprocess.Popen([sys.executable, "-c", LEFT % (BUSY, LEFT_ALONE, LEFT_ALONE)], stdin=subprocess.PIPE,
                                stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": os.pathsep.join(map(os.path.dirname, (harness.__file__, keeper.__file__)))}, encoding="utf-8")
     mark, instance, count = process.stdout.readline().split()
     assert int(count) >= 6 and ".%d-" % process.pid in mark

@@ -1,19 +1,17 @@
 # SPDX-License-Identifier: MIT
 """Workers die, stop and freeze, anywhere. What they held comes back; nobody waits for them.
 
-What a death between any two steps leaves is in test_every_step.py. Times here are real. They are measured several times and the best one
-is judged: a loaded machine may be late, a broken program always is.
+What a death between any two steps leaves is in test_every_step.py. Times here are real: best_of judges them.
 """
+import contextlib
 import os
 import signal
 import time
 
 import pytest
-from harness import Gone, may, until
+from harness import Gone, best_of, until
 
 FOUR = {"resources": {"payments": {"breaker": {"consecutive": 1, "cooldown": "1s", "probe_timeout": "1h"}, "bulkhead": {"limit": 4}}}}
-OTHER_NAMESPACE = ["unshare", "--pid", "--fork", "--kill-child"]
-needs_namespaces = pytest.mark.skipif(not may(*OTHER_NAMESPACE, "true"), reason="unshare is not permitted here")
 
 
 def time_to_reclaim(rescd, watcher, victim, get_ready):
@@ -41,65 +39,95 @@ def take_a_probe_and_three_more(rescd, victim):
 def test_permits_of_a_killed_worker_are_back_within_50_ms(host):
     rescd = host(FOUR)
     watcher = rescd.worker()
-    times = [time_to_reclaim(rescd, watcher, rescd.worker(), lambda v: v.hold("payments", 4)) for _ in range(5)]
-    assert min(times) < 0.050, times
+    deaths = best_of(lambda: time_to_reclaim(rescd, watcher, rescd.worker(), lambda v: v.hold("payments", 4)), 0.050)
     reaped = rescd.events("reaped")
-    assert len(reaped) == 5 and all("4 permits" in e["text"] for e in reaped)
-    assert rescd.show("payments")["counters"]["permits_reclaimed"] == 20
+    assert len(reaped) == deaths and all("4 permits" in e["text"] for e in reaped)
+    assert rescd.show("payments")["counters"]["permits_reclaimed"] == 4 * deaths
 
 
-def test_a_death_of_one_that_rescd_knows_is_learnt_by_its_pidfd(host):
+def has_pidfd(process, pid):
+    """Does it hold a pidfd of that process?"""
+    for fd in os.listdir("/proc/%d/fdinfo" % process):
+        with contextlib.suppress(OSError), open("/proc/%d/fdinfo/%s" % (process, fd), encoding="utf-8") as file:
+            if "Pid:\t%d\n" % pid in file.read():
+                return True
+    return False
+
+
+def test_deaths_of_those_that_rescd_knows_are_learnt_by_their_pidfds(host):
+    """The token is dropped a moment before, so now and then it is quicker. Without pidfds it always is."""
     rescd = host(FOUR)
-    for death in range(1, 4):
+    for death in range(1, 21):
         victim = rescd.worker()
-        victim.hold("payments", 4)
-        time.sleep(0.1)  # rescd looks at the slots of those that came 50 ms ago for the last time: it has the pidfd now
+        until(lambda: has_pidfd(rescd.process.pid, victim.pid), what="rescd knows the worker")
         victim.kill()
-        until(lambda: rescd.log().count("learnt by pidfd") == death, what="rescd says how it has learnt of it")
+        until(lambda: rescd.log().count("worker died") == death, what="rescd has noticed its death")
+        assert not has_pidfd(rescd.process.pid, victim.pid)
+        if "learnt by pidfd" in rescd.log():
+            return
+    raise AssertionError("never learnt by pidfd:\n" + rescd.log())
 
 
 def test_A1_a_probe_of_a_killed_worker_is_back_within_50_ms(host):
     rescd = host(FOUR)
     watcher = rescd.worker()
-    times = []
-    for round_ in range(1, 4):
-        times.append(time_to_reclaim(rescd, watcher, rescd.worker(), lambda v: take_a_probe_and_three_more(rescd, v)))
+
+    def death():
+        reclaimed = rescd.show("payments")["counters"]["probes_reclaimed"]
+        took = time_to_reclaim(rescd, watcher, rescd.worker(), lambda v: take_a_probe_and_three_more(rescd, v))
         seen = rescd.show("payments")
-        assert (seen["state"], seen["probes"]["out"], seen["counters"]["probes_reclaimed"]) == ("half_open", 0, round_)
+        assert (seen["state"], seen["probes"]["out"], seen["counters"]["probes_reclaimed"]) == ("half_open", 0, reclaimed + 1)
         again = watcher.enter("payments")  # exactly one new probe, and its ok closes
         assert again["probe"] and rescd.worker().enter("payments")["answer"] == "half_open"
         watcher.leave(again)
         assert rescd.show("payments")["state"] == "closed"
-    assert min(times) < 0.050, times
+        return took
+
+    best_of(death, 0.050)
+
+
+def time_to_be_admitted(victim, other):
+    """Seconds from the death of the victim until another is let in. And its ticket."""
+    victim.kill()
+    began = time.monotonic()
+    ticket = other.until_admitted("payments", what="admission after the reclaim")
+    return time.monotonic() - began, ticket
 
 
 def test_without_rescd_who_meets_a_full_bulkhead_reclaims(host):
     rescd = host(FOUR)
-    victim, other = rescd.crew(2)
+    other = rescd.worker()
     rescd.kill()
-    victim.hold("payments", 4)
-    assert other.enter("payments")["answer"] == "full"
-    victim.kill()
-    began = time.monotonic()
-    ticket = other.until_admitted("payments", what="admission after the reclaim")
-    assert time.monotonic() - began < 1.0
-    assert other.leave(ticket)["r"] == 0
+
+    def death():
+        victim = rescd.worker()
+        victim.hold("payments", 4)
+        assert other.enter("payments")["answer"] == "full"
+        took, ticket = time_to_be_admitted(victim, other)
+        assert other.leave(ticket)["r"] == 0
+        return took
+
+    deaths = best_of(death, 1.0, few=1)
     seen = rescd.show("payments")
-    assert (seen["permits"]["in_use"], seen["counters"]["permits_reclaimed"]) == (0, 4)
+    assert (seen["permits"]["in_use"], seen["counters"]["permits_reclaimed"]) == (0, 4 * deaths)
 
 
 def test_without_rescd_who_meets_the_probe_of_a_dead_worker_takes_it_over(host):
     rescd = host(FOUR)
-    victim, other = rescd.crew(2)
+    other = rescd.worker()
     rescd.kill()
-    take_a_probe_and_three_more(rescd, victim)
-    victim.kill()
-    began = time.monotonic()
-    ticket = other.until_admitted("payments", what="a probe after the reclaim")
-    assert time.monotonic() - began < 1.0 and ticket["probe"]
-    other.leave(ticket)
+
+    def death():
+        victim = rescd.worker()
+        take_a_probe_and_three_more(rescd, victim)
+        took, ticket = time_to_be_admitted(victim, other)
+        assert ticket["probe"]
+        other.leave(ticket)
+        return took
+
+    deaths = best_of(death, 1.0, few=1)
     seen = rescd.show("payments")
-    assert (seen["state"], seen["permits"]["in_use"], seen["counters"]["probes_reclaimed"]) == ("closed", 0, 1)
+    assert (seen["state"], seen["permits"]["in_use"], seen["counters"]["probes_reclaimed"]) == ("closed", 0, deaths)
 
 
 # ---- two deaths ----

@@ -24,7 +24,7 @@ import subprocess
 import time
 
 import pytest
-from harness import HELPERS, PATIENCE, RESCTL, TOP, Rescd, may, until
+from harness import HELPERS, OTHER_NAMESPACE, PATIENCE, RESCTL, TOP, Rescd, may, until
 
 SEVEN = 7
 VICTIM = SEVEN  # the place of who dies or stops; those behind it are for others that a case needs
@@ -406,7 +406,6 @@ BEFORE_THE_OUTCOME = {"leave.released", "leave.permit", "leave.lease", "signal.f
 # What goes with who is killed there, in millionths.
 LOST_TOKENS = {("budget.taken", RETRYING): TOKEN, ("budget.depositing", LEAVING): TOKEN // 1000, ("budget.seen", LEAVING): TOKEN // 1000}
 WITHOUT_A_SLOT = {"attach.opened", "register.life", "register.locked", "register.full", "unregister.freed"}
-OTHER_NAMESPACE = ["unshare", "--pid", "--fork", "--kill-child"]
 AT_A_DEATH = {}  # wall times of calls of the seven, over all cases
 
 

@@ -103,9 +103,15 @@ def option_words(deadline_ms=None, retry=False, upstream=False, flags=0, **optio
     return ["%s=%s" % item for item in options.items() if item[1] is not None]
 
 
-def is_stopped(pid):
+def state_of(pid):
+    """T: stopped; Z: dead, and nobody has waited for it."""
     with open("/proc/%d/stat" % pid, encoding="utf-8") as file:
-        return file.read().rsplit(")", 1)[1].split()[0] == "T"
+        return file.read().rsplit(")", 1)[1].split()[0]
+
+
+def is_stopped(process):
+    """A Popen; one that has ended is not."""
+    return process.poll() is None and state_of(process.pid) == "T"
 
 
 def as_hex(text):
@@ -311,7 +317,7 @@ class Worker(Speaker):
         self.process.send_signal(number)
 
     def is_stopped(self):
-        return is_stopped(self.process.pid)
+        return is_stopped(self.process)
 
     def until_stopped(self):
         """A SIGCONT that comes before the stop is lost, and a SIGSTOP takes a moment."""
@@ -492,6 +498,12 @@ class Rescd:
 
     def advance(self, duration):
         self.ctl("clock", "advance", duration)
+
+    def until_turned(self):
+        """rescd has just had its turn of each second. Segment time stands still but for this."""
+        self.advance("1ms")
+        now = self.snapshot()["now_ms"]
+        until(lambda: self.snapshot()["daemon"]["heartbeat_ms"] >= now, what="a turn of rescd")
 
     def reload(self, code=None):
         """resctl reload: {"ok": ...}, whatever came of it."""

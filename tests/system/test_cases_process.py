@@ -20,7 +20,7 @@ import subprocess
 import time
 
 import pytest
-from harness import HELPERS, NAMESPACE, OTHER_NAMESPACE, RESCD, Gone, agreed, best_of, may, metric, until, wait_for_end
+from harness import HELPERS, NAMESPACE, OTHER_NAMESPACE, RESCD, Gone, agreed, best_of, may, metric, state_of, until, wait_for_end
 from test_death import FOUR, take_a_probe_and_three_more, time_to_reclaim
 
 CONFIG = {"resources": {"payments": {"breaker": {"consecutive": 1000000}, "bulkhead": {"limit": 9}}}}
@@ -460,8 +460,7 @@ def test_a_dead_worker_that_nobody_waits_for_is_dead(host, daemon):
         rescd.kill()
     os.kill(child.pid, signal.SIGKILL)
     other.until_admitted("payments", what="the permits of a zombie")
-    with open("/proc/%d/stat" % child.pid, encoding="utf-8") as file:
-        assert file.read().rsplit(")", 1)[1].split()[0] == "Z"
+    assert state_of(child.pid) == "Z"
     assert rescd.show("payments")["counters"]["permits_reclaimed"] == 9
 
 
@@ -470,7 +469,7 @@ def test_a_worker_whose_first_thread_is_gone_looks_like_a_zombie_and_lives(host)
     worker = rescd.worker()
     kept = worker.hold("payments", 3)
     worker.ask("leave_main")
-    until(lambda: open("/proc/%d/stat" % worker.pid, encoding="utf-8").read().rsplit(")", 1)[1].split()[0] == "Z", what="a zombie's looks")
+    until(lambda: state_of(worker.pid) == "Z", what="a zombie's looks")
     rescd.restart()
     look_around(rescd, worker)
     assert in_use(rescd) == 3 and [worker.leave(t)["r"] for t in kept] == [0] * 3

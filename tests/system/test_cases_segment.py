@@ -147,7 +147,7 @@ def test_F2_a_creator_that_is_stopped_at_any_step_holds_nobody_up_and_makes_no_s
     rescd = host(MANY, start=False)
     rescd.spawn(env={"RESC_FAILPOINT": point + "=stop"})
     slow = rescd.process
-    until(lambda: is_stopped(slow.pid), what="the creator is stopped")
+    until(lambda: is_stopped(slow), what="the creator is stopped")
     worker = rescd.worker()
     assert worker.call("payments")["r"] == 0
     if point == "create.named":  # it is rescd already, by its lock
@@ -335,7 +335,7 @@ def test_idle_workers_keep_their_part_of_a_share_when_the_segment_is_replaced(ho
 
     for _ in range(2):
         rescd.advance("50s")
-        time.sleep(1.2)  # a turn of rescd
+        rescd.until_turned()
         assert limit() == 3  # for six workers, of whom one has called
     idle[0].kill()
     idle[1].kill()
@@ -344,7 +344,7 @@ def test_idle_workers_keep_their_part_of_a_share_when_the_segment_is_replaced(ho
     for worker in idle[2:]:
         assert worker.call("payments")["r"] == 0
     rescd.advance("50s")
-    time.sleep(1.2)
+    rescd.until_turned()
     assert limit() == 2
     assert len(rescd.snapshot()["workers"]) == 4 and len(crew) == 6
 

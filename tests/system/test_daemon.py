@@ -161,7 +161,7 @@ def test_SIGHUP_that_comes_before_it_listens_is_not_its_end(host):
     rescd = host({"resources": {"payments": {"bulkhead": {"limit": 4}}}})
     rescd.kill()
     rescd.spawn(env={"RESC_FAILPOINT": "start.loading=stop"})
-    until(lambda: is_stopped(rescd.process.pid), what="rescd is stopped before it has loaded anything")
+    until(lambda: is_stopped(rescd.process), what="rescd is stopped before it has loaded anything")
     rescd.process.send_signal(signal.SIGHUP)
     rescd.process.send_signal(signal.SIGCONT)
     until(lambda: any("READY=1" in m for m in rescd.drain()) or rescd.process.poll() is not None, what="rescd is ready")

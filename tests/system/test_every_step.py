@@ -24,7 +24,7 @@ import subprocess
 import time
 
 import pytest
-from harness import HELPERS, OTHER_NAMESPACE, PATIENCE, RESCTL, TOP, Rescd, may, until
+from harness import HELPERS, OTHER_NAMESPACE, PATIENCE, RESCTL, TOP, Rescd, is_stopped, may, until
 
 SEVEN = 7
 VICTIM = SEVEN  # the place of who dies or stops; those behind it are for others that a case needs
@@ -113,13 +113,6 @@ class Place:
 def at(point, action):
     """The first time only: who was stopped goes on to its end."""
     return {"RESC_FAILPOINT": "%s@1=%s" % (point, action)}
-
-
-def is_stopped(process):
-    if process.poll() is not None:
-        return False
-    with open("/proc/%d/stat" % process.pid, encoding="utf-8") as file:
-        return file.read().rsplit(")", 1)[1].split()[0] == "T"
 
 
 def until_met(process, action, what, patience=PATIENCE * 3):

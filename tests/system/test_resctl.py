@@ -292,7 +292,7 @@ def test_a_stale_heartbeat_and_a_dead_daemon_are_shown(host):
     rescd = host(CONFIG)
     assert rescd.snapshot()["daemon"]["status"] == "running"
     rescd.process.send_signal(signal.SIGSTOP)
-    until(lambda: is_stopped(rescd.process.pid))
+    until(lambda: is_stopped(rescd.process))
     rescd.advance("1m")
     assert rescd.snapshot()["daemon"]["status"] == "silent"
     assert "silent" in rescd.ctl("list").stdout and "heartbeat 1m" in rescd.ctl("list").stdout

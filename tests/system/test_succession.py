@@ -231,12 +231,6 @@ def test_a_worker_that_is_killed_while_the_segment_changes_gives_its_permits_bac
     assert rescd.show("payments")["counters"]["permits_reclaimed"] == 5
 
 
-def turned(rescd, worker):
-    """rescd has just had its turn of each second. Segment time stands still but for this."""
-    now = worker.advance(1)
-    until(lambda: rescd.snapshot()["daemon"]["heartbeat_ms"] >= now, what="a turn of rescd")
-
-
 @needs_points
 def test_permits_of_the_dead_of_before_count_again_before_the_next_turn(host):
     """It takes some milliseconds, and a turn is a second. The best of some, because the machine may be slow."""
@@ -248,7 +242,7 @@ def test_permits_of_the_dead_of_before_count_again_before_the_next_turn(host):
         victim.hold("payments", 5)
         assert rescd.load({"resources": {"payments": {"bulkhead": {"limit": 8}}, **{"s%d" % i: {"bulkhead": {"limit": 1}} for i in range(size)}}})["replaced"]
         assert rescd.show("payments")["permits"]["debt"] == 5
-        turned(rescd, worker)
+        rescd.until_turned()
         started = time.monotonic()
         victim.kill()
         until(lambda: rescd.show("payments")["permits"]["debt"] == 0, what="five permits are back")
@@ -272,9 +266,9 @@ def test_F3_permits_of_a_segment_that_nobody_finds_any_more_are_not_missing_for_
 
     victim.kill()
     other = rescd.worker()
-    turned(rescd, other)
+    rescd.until_turned()
     other.advance(58000)
-    turned(rescd, other)
+    rescd.until_turned()
     assert permits() == {"debt": 3, "effective": 5}  # he may live on, for all that anybody knows
     other.advance(3000)
     until(lambda: permits() == {"debt": 0, "effective": 8}, what="the whole limit")

@@ -615,6 +615,16 @@ def everything_zeroed(path, size):
 CUTS = [cut_to_nothing, cut_to_nothing_and_regrown, cut_to_a_page, cut_in_the_middle, header_overwritten, everything_zeroed]
 
 
+def until_fresh(rescd, generation):
+    """The snapshot of the segment that rescd has made in the place of that one."""
+    def fresh():
+        done = rescd.ctl("snapshot", "--json", code=None)
+        seen = json.loads(done.stdout) if done.returncode == 0 else None
+        return seen if seen and seen["segment"]["generation"] != generation else None
+
+    return until(fresh, what="a fresh segment")
+
+
 @pytest.mark.parametrize("cut_", CUTS, ids=lambda f: f.__name__)
 def test_F6_rescd_starts_over_with_a_fresh_segment_and_the_workers_that_live_join_it(host, cut_):
     """Who touches what is gone gets a SIGBUS: that is the kernel's way. Who does not, never reads zeros as "closed, nothing in use"."""
@@ -625,14 +635,10 @@ def test_F6_rescd_starts_over_with_a_fresh_segment_and_the_workers_that_live_joi
     generation, pid = rescd.snapshot()["segment"]["generation"], rescd.process.pid
     cut_(rescd.segment, os.path.getsize(rescd.segment))
 
-    def anew():
-        done = rescd.ctl("snapshot", "--json", code=None)
-        return done.returncode == 0 and json.loads(done.stdout)["segment"]["generation"] != generation
-
-    until(anew, what="a fresh segment")
-    assert rescd.process.poll() is None and rescd.snapshot()["daemon"]["pid"] == pid
+    fresh = until_fresh(rescd, generation)
+    assert rescd.process.poll() is None and fresh["daemon"]["pid"] == pid
     assert "starting over" in rescd.log() and rescd.files() == [os.path.basename(rescd.segment)]
-    generation = rescd.snapshot()["segment"]["generation"]
+    generation = fresh["segment"]["generation"]
     newcomer = rescd.worker()
     assert newcomer.hello["generation"] == generation and kept == []
     for worker in (busy, idle):
@@ -642,6 +648,13 @@ def test_F6_rescd_starts_over_with_a_fresh_segment_and_the_workers_that_live_joi
         except Gone:
             assert worker.died() == -signal.SIGBUS and cut_ in (cut_to_nothing, cut_to_a_page, cut_in_the_middle)
     assert rescd.reload()["ok"] and agreed(rescd, newcomer, "payments")["state"] == "closed"
+
+
+def test_F6_rescd_starts_over_where_its_log_cannot_be_written(host):
+    rescd = host(CONFIG, before=["sh", "-c", 'exec "$0" "$@" 2>/dev/full'])
+    before = rescd.snapshot()
+    header_overwritten(rescd.segment, os.path.getsize(rescd.segment))
+    assert until_fresh(rescd, before["segment"]["generation"])["daemon"]["pid"] == before["daemon"]["pid"]
 
 
 @pytest.mark.parametrize("cut_", [cut_to_nothing_and_regrown, header_overwritten, everything_zeroed], ids=lambda f: f.__name__)

@@ -46,10 +46,30 @@ static int wait_for(int fd, short events, int64_t until_ms)
 	}
 }
 
-static int connect_to(const char *path, struct resc_error *err)
+/* Where too many others wait to be taken, or rescd is stopped, the kernel says EAGAIN at once, and nothing can be polled. */
+static int connect_until(int fd, const struct sockaddr_un *address, int64_t until_ms)
+{
+	const struct timespec pause = {.tv_nsec = 10000000};
+
+	while (connect(fd, (const struct sockaddr *)address, sizeof(*address)) < 0) {
+		if (errno != EAGAIN && errno != EINTR)
+			return -errno;
+		if (now_ms() >= until_ms)
+			return -ETIMEDOUT;
+		nanosleep(&pause, NULL);
+	}
+	return 0;
+}
+
+static int no_answer(int timeout_ms, struct resc_error *err)
+{
+	return error_set(err, -ETIMEDOUT, "rescd did not answer within %d ms; it may be stopped", timeout_ms);
+}
+
+static int connect_to(const char *path, int timeout_ms, int64_t until_ms, struct resc_error *err)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
-	int fd;
+	int fd, r;
 
 	if (!path || path[0] == '\0' || strlen(path) >= sizeof(address.sun_path))
 		return error_set(err, -EINVAL, "no usable control socket: '%s'", path ? path : "");
@@ -57,14 +77,14 @@ static int connect_to(const char *path, struct resc_error *err)
 	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
 		return error_set(err, -errno, "no socket: %s", strerror(errno));
-	if (connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0) {
-		int code = -errno;
-
-		close(fd);
-		return error_set(err, code, "cannot reach rescd at %s: %s%s", path, strerror(-code),
-		                 code == -ENOENT || code == -ECONNREFUSED ? " (is it running?)" : "");
-	}
-	return fd;
+	r = connect_until(fd, &address, until_ms);
+	if (r == 0)
+		return fd;
+	close(fd);
+	if (r == -ETIMEDOUT)
+		return no_answer(timeout_ms, err);
+	return error_set(err, r, "cannot reach rescd at %s: %s%s", path, strerror(-r),
+	                 r == -ENOENT || r == -ECONNREFUSED ? " (is it running?)" : "");
 }
 
 /* Who made the socket listen. */
@@ -146,9 +166,8 @@ static int receive_line(int fd, char **text, size_t *size, int64_t until_ms)
 	}
 }
 
-static int exchange(int fd, const char *command, int timeout_ms, json_t **answer, struct resc_error *err)
+static int exchange(int fd, const char *command, int timeout_ms, int64_t until_ms, json_t **answer, struct resc_error *err)
 {
-	int64_t until_ms = now_ms() + timeout_ms;
 	char line[256], *text = NULL;
 	size_t size = 0;
 	int r;
@@ -163,7 +182,7 @@ static int exchange(int fd, const char *command, int timeout_ms, json_t **answer
 		*answer = json_loadb(text ? text : "", size, JSON_REJECT_DUPLICATES, NULL);
 	free(text);
 	if (r == -ETIMEDOUT)
-		return error_set(err, r, "rescd did not answer within %d ms; it may be stopped", timeout_ms);
+		return no_answer(timeout_ms, err);
 	if (r < 0)
 		return error_set(err, r, "the connection to rescd broke: %s", strerror(-r));
 	if (!json_is_object(*answer)) {
@@ -176,7 +195,8 @@ static int exchange(int fd, const char *command, int timeout_ms, json_t **answer
 
 int control_request(const char *path, uid_t owner, const char *command, int timeout_ms, json_t **answer, struct resc_error *err)
 {
-	int fd = connect_to(path, err);
+	int64_t until_ms = now_ms() + timeout_ms;
+	int fd = connect_to(path, timeout_ms, until_ms, err);
 	int r;
 
 	*answer = NULL;
@@ -184,7 +204,7 @@ int control_request(const char *path, uid_t owner, const char *command, int time
 		return fd;
 	r = check_server(fd, owner, path, err);
 	if (r == 0)
-		r = exchange(fd, command, timeout_ms, answer, err);
+		r = exchange(fd, command, timeout_ms, until_ms, answer, err);
 	close(fd);
 	return r;
 }

@@ -128,6 +128,38 @@ START_TEST(a_stopped_server_does_not_hang_the_client)
 }
 END_TEST
 
+#define QUEUED (CONTROL_CLIENTS + 1) /* as many as the kernel keeps for who listens */
+
+START_TEST(a_client_waits_where_too_many_others_do)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	struct resc_error err;
+	json_t *answer;
+	int others[QUEUED];
+	bool ok;
+
+	kill(server, SIGSTOP);
+	for (size_t i = 0; i < QUEUED; i++)
+		others[i] = connect_raw();
+	strcpy(address.sun_path, path);
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0);
+	ck_assert_int_eq(connect(fd, (struct sockaddr *)&address, sizeof(address)), -1);
+	ck_assert_int_eq(errno, EAGAIN);
+	close(fd);
+	ck_assert_int_eq(control_request(path, geteuid(), "ping", 100, &answer, &err), -ETIMEDOUT);
+	for (size_t i = 0; i < QUEUED; i++)
+		close(others[i]);
+	pid_t waker = fork();
+	if (waker == 0) {
+		nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
+		_exit(kill(server, SIGCONT));
+	}
+	ck_assert_int_eq(ask("ping", &ok), 0);
+	ck_assert(ok);
+	ck_assert_int_eq(fixture_wait(waker), 0);
+}
+END_TEST
+
 START_TEST(garbage_is_answered_and_hurts_nobody)
 {
 	static const char *const lines[] = {
@@ -446,6 +478,7 @@ int main(void)
 	        a_command_comes_back_with_its_result,
 	        nobody_there_is_said,
 	        a_stopped_server_does_not_hang_the_client,
+	        a_client_waits_where_too_many_others_do,
 	        garbage_is_answered_and_hurts_nobody,
 	        a_line_without_end_is_cut_off,
 	        silent_clients_are_hung_up_on,

@@ -366,3 +366,11 @@ def test_a_stopped_rescd_does_not_look_like_a_resctl_that_hangs(host):
         assert process.poll() is None
         rescd.process.send_signal(signal.SIGCONT)
         assert process.wait(10) == 0 and b"reloaded" in process.stdout.read()
+
+
+def test_a_slow_rescd_is_waited_for_where_nobody_can_be_told(host):
+    rescd = host({"resources": {"payments": {}}}, env={"RESC_FAILPOINT": "control.answering=sleep:1200"})
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run([RESCTL, "--instance", rescd.instance, "reload"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=full, check=False)
+    assert done.returncode == 0 and b"reloaded" in done.stdout, done

@@ -14,12 +14,14 @@
  * connection to its last byte; whatever else comes is answered with an error, or hung up on, and touches nothing. Members of the group
  * cannot keep root out: some places are root's and rescd's own user's alone, and only members have a limit of commands a second.
  *
- * The name: the socket has its mode from the moment that it has a name, and nothing here follows a link at that name, so that whoever may
- * write to the directory too cannot have another file's mode or group changed. Whom resctl talks to it sees for itself (control_client.c).
+ * The name: the socket has its mode from the moment that it has a name, and nothing here changes what a link at that name leads to,
+ * symbolic or hard, so that whoever may write to the directory too cannot have another file's mode or group changed. Whom resctl talks to
+ * it sees for itself (control_client.c).
  */
 #include "control.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -124,16 +126,52 @@ static int remove_leftover(const char *path, struct resc_error *err)
 	return 0;
 }
 
-static void give_to_group(const struct control *control)
+/*
+ * Our socket, at its name, as a descriptor that stays with it whatever becomes of the name: neither a link is followed, nor is what
+ * somebody else has put there changed. -ESTALE: it is not ours.
+ */
+static int open_socket(const struct control *control, struct stat *st)
 {
-	if (control->group != (gid_t)-1 && lchown(control->path, (uid_t)-1, control->group) < 0)
+	int fd = open(control->path, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+
+	if (fd < 0)
+		return -errno;
+	if (fstat(fd, st) == 0 && S_ISSOCK(st->st_mode) && st->st_uid == geteuid())
+		return fd;
+	close(fd);
+	return -ESTALE;
+}
+
+static void give_to_group(const struct control *control, int fd)
+{
+	if (control->group != (gid_t)-1 && fchownat(fd, "", (uid_t)-1, control->group, AT_EMPTY_PATH) < 0)
 		log_line("%s cannot get the group %u: %s", control->path, (unsigned)control->group, strerror(errno));
+}
+
+/* What we have just made has the mode that we gave it, and one name. */
+static int take_name(struct control *control, struct resc_error *err)
+{
+	struct stat st;
+	int fd = open_socket(control, &st);
+
+	if (fd < 0 && fd != -ESTALE)
+		return error_set(err, fd, "cannot look at %s: %s", control->path, strerror(-fd));
+	bool fresh = fd >= 0 && (st.st_mode & 07777) == CONTROL_MODE && st.st_nlink == 1;
+	if (fresh)
+		give_to_group(control, fd);
+	if (fd >= 0)
+		close(fd);
+	if (!fresh)
+		return error_set(err, -EPERM, "%s was replaced by somebody while we made it: choose another place with --control",
+		                 control->path);
+	control->dev = st.st_dev;
+	control->ino = st.st_ino;
+	return 0;
 }
 
 static int bind_socket(struct control *control, int fd, struct resc_error *err)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
-	struct stat st;
 	mode_t mask;
 	int r;
 
@@ -146,14 +184,9 @@ static int bind_socket(struct control *control, int fd, struct resc_error *err)
 	umask(mask);
 	if (r < 0)
 		return error_set(err, r, "cannot bind the control socket %s: %s", control->path, strerror(-r));
-	give_to_group(control);
-	if (lstat(control->path, &st) < 0)
-		return error_set(err, -errno, "cannot look at %s: %s", control->path, strerror(errno));
-	if (!S_ISSOCK(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 07777) != CONTROL_MODE)
-		return error_set(err, -EPERM, "%s was replaced by somebody while we made it: choose another place with --control",
-		                 control->path);
-	control->dev = st.st_dev;
-	control->ino = st.st_ino;
+	r = take_name(control, err);
+	if (r < 0)
+		return r;
 	if (listen(fd, CONTROL_CLIENTS) < 0)
 		return error_set(err, -errno, "cannot listen on %s: %s", control->path, strerror(errno));
 	return 0;
@@ -454,10 +487,19 @@ static void listener_ready(void *arg, uint32_t events)
 
 void control_group(struct control *control, gid_t group)
 {
+	struct stat st;
+	int fd;
+
 	if (control->listener.fd < 0 || control->group == group)
 		return;
 	control->group = group;
-	give_to_group(control);
+	fd = open_socket(control, &st);
+	if (fd >= 0 && st.st_dev == control->dev && st.st_ino == control->ino)
+		give_to_group(control, fd);
+	else
+		log_line("%s is not our control socket any more: somebody has replaced it", control->path);
+	if (fd >= 0)
+		close(fd);
 }
 
 int control_open(struct control *control, struct loop *loop, const char *path, gid_t group, struct resc_error *err)

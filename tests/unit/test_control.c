@@ -404,6 +404,11 @@ START_TEST(F5_a_link_at_the_name_of_the_socket_is_not_followed)
 	control.listener.fd = 0;
 	control.group = (gid_t)-1;
 	control_group(&control, MEMBERS);
+	/* Nor is a file of another name taken for it. */
+	ck_assert_int_eq(unlink(name), 0);
+	ck_assert_int_eq(link(target, name), 0);
+	control.group = (gid_t)-1;
+	control_group(&control, MEMBERS);
 	ck_assert_int_eq(stat(target, &st), 0);
 	ck_assert_uint_eq(st.st_mode & 07777, 0600);
 	ck_assert_uint_eq(st.st_gid, getegid());

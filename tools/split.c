@@ -4,8 +4,8 @@
  * second, but where it was dead too, workers are split: what resctl shows is true of those that have joined the new segment, and says
  * nothing of those that have not called since. So it says that there are such.
  *
- * They are found in /proc/PID/maps, as far as that may be read: a file of this instance's name whose inode no name in /dev/shm leads to.
- * Former segments of a replacement have names until nobody is in them.
+ * They are found in /proc/PID/maps, as far as that may be read: a file of this instance's name, on the file system that is /dev/shm here
+ * and not in some container, whose inode no name there leads to. Former segments of a replacement have names until nobody is in them.
  */
 #include "split.h"
 
@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 
 #include "map.h"
 #include "resctl.h"
@@ -26,6 +27,7 @@
 
 /* The files that have a name of the instance. */
 struct named {
+	dev_t device; /* that they are on */
 	ino_t inodes[NAMED_MAX];
 	unsigned count;
 };
@@ -51,6 +53,7 @@ static void find_named(const char *instance, struct named *named)
 	const char *end;
 	struct stat st;
 
+	named->device = directory != NULL && fstat(dirfd(directory), &st) == 0 ? st.st_dev : 0;
 	named->count = 0;
 	while (directory != NULL && (entry = readdir(directory)) != NULL && named->count < NAMED_MAX)
 		if (strncmp(entry->d_name, SEGMENT_PREFIX, strlen(SEGMENT_PREFIX)) == 0 &&
@@ -72,12 +75,16 @@ static bool is_named(const struct named *named, uint64_t inode)
 /* A line of /proc/PID/maps: addresses, rights, offset, device, inode, path. */
 static bool is_lost(const char *line, const char *instance, const struct named *named)
 {
-	const char *path = strstr(line, SEGMENT_DIR SEGMENT_PREFIX), *end;
+	const size_t length = strlen(SEGMENT_DIR SEGMENT_PREFIX);
+	unsigned major, minor;
 	uint64_t inode;
+	const char *end;
+	int at = 0;
 
-	return path != NULL && sscanf(line, "%*s %*s %*s %*s %" SCNu64, &inode) == 1 &&
-	       is_of_instance(path + strlen(SEGMENT_DIR SEGMENT_PREFIX), instance, &end) && strcmp(end, " (deleted)\n") == 0 &&
-	       !is_named(named, inode);
+	if (sscanf(line, "%*s %*s %*s %x:%x %" SCNu64 " %n", &major, &minor, &inode, &at) != 3 || at == 0)
+		return false;
+	return makedev(major, minor) == named->device && strncmp(line + at, SEGMENT_DIR SEGMENT_PREFIX, length) == 0 &&
+	       is_of_instance(line + at + length, instance, &end) && strcmp(end, " (deleted)\n") == 0 && !is_named(named, inode);
 }
 
 static bool has_lost_one(const char *pid, const char *instance, const struct named *named)
@@ -110,8 +117,7 @@ void split_tell(const char *instance)
 		closedir(directory);
 	if (count > 0)
 		complain("split: %u process%s (pid %ld%s) still %s a segment of this instance that was removed, and %s not in these "
-		         "numbers; "
-		         "each joins the one of this name with its next call",
+		         "numbers; each joins the one of this name with its next call",
 		         count, count == 1 ? "" : "es", pid, count == 1 ? "" : ", ...", count == 1 ? "has" : "have",
 		         count == 1 ? "is" : "are");
 }

@@ -24,6 +24,7 @@ import signal
 import socket
 import stat
 import subprocess
+import sys
 import time
 
 import pytest
@@ -299,6 +300,32 @@ def test_F3c_until_they_have_joined_resctl_says_that_they_are_split_off(host):
     # A replacement is none.
     assert rescd.load({"resources": {**CONFIG["resources"], **{"s%d" % i: {} for i in range(40)}}})["replaced"]
     assert "split" not in rescd.ctl("list").stderr
+
+
+REMOVED_AND_MAPPED = """
+import mmap, os, sys
+with open(sys.argv[1], "w+b") as file:
+    file.truncate(4096)
+    kept = mmap.mmap(file.fileno(), 4096)
+os.unlink(sys.argv[1])
+print(flush=True)
+sys.stdin.read()
+"""
+
+
+@own_shm
+@pytest.mark.parametrize("elsewhere", [False, True], ids=["another_dev_shm", "another_directory"])
+def test_F3_a_file_of_that_name_that_was_removed_from(host, elsewhere):
+    """It is no segment of this host's: nobody is split off."""
+    rescd = host(CONFIG)
+    path = rescd.dir + rescd.segment if elsewhere else rescd.segment
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with subprocess.Popen([*([] if elsewhere else small_shm("64k")), sys.executable, "-c", REMOVED_AND_MAPPED, path],
+                          stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        other.stdout.readline()
+        said = rescd.ctl("list").stderr
+        other.stdin.close()
+    assert other.returncode == 0 and "split" not in said
 
 
 @root

@@ -52,11 +52,6 @@
 /* How long debts to a segment that is gone are waited for. */
 #define FORGIVE_MS 60000u
 
-static uint64_t superseded_by(const struct map *map)
-{
-	return atomic_load_explicit(&map->daemon->superseded, memory_order_acquire);
-}
-
 /* ---- step 4 ---- */
 
 static unsigned move_all(const struct map *from, const struct map *to)
@@ -278,7 +273,7 @@ static int go_forward(struct succession *succession, struct map *current, const 
 {
 	uint64_t next;
 
-	for (unsigned i = 0; i < SUCCESSION_MAX && (next = superseded_by(current)) != 0; i++) {
+	for (unsigned i = 0; i < SUCCESSION_MAX && (next = map_superseded_by(current)) != 0; i++) {
 		struct map successor;
 
 		if (open_former(&successor, current->instance, next, err) < 0)
@@ -302,7 +297,7 @@ static void find_predecessors(struct succession *succession, const struct map *c
 
 		if (oldest->predecessor == 0 || open_former(&map, current->instance, oldest->predecessor, NULL) < 0)
 			return;
-		if (superseded_by(&map) != oldest->generation) {
+		if (map_superseded_by(&map) != oldest->generation) {
 			map_close(&map);
 			return;
 		}

@@ -28,12 +28,6 @@
 
 #define OPENS_MAX 32
 
-static uint64_t superseded_by(const struct map *map)
-{
-	/* acquire: the successor was complete before it was named. */
-	return atomic_load_explicit(&map->daemon->superseded, memory_order_acquire);
-}
-
 static int open_once(struct map *map, const char *instance, uint64_t generation, enum map_access access, struct resc_error *err)
 {
 	char path[MAP_PATH_SIZE];
@@ -50,7 +44,7 @@ static void move_states(const char *instance, uint64_t from, uint64_t to)
 	if (open_once(&old, instance, from, MAP_WORKER, NULL) < 0)
 		return;
 	if (open_once(&new, instance, to, MAP_WORKER, NULL) == 0) {
-		for (uint32_t i = 0; superseded_by(&old) == new.generation &&i < old.dims.resources; i++)
+		for (uint32_t i = 0; i < old.dims.resources && map_superseded_by(&old) == new.generation; i++)
 			if (move_is_same(&old, &new, i))
 				move_resource(&old, &new, i);
 		map_close(&new);
@@ -69,7 +63,7 @@ int open_current(struct map *map, const char *instance, enum map_access access, 
 		if (r < 0 && (wanted == 0 || r != -ENOENT))
 			return r;
 		if (r == 0) {
-			next = superseded_by(map);
+			next = map_superseded_by(map);
 			if (next == 0)
 				return 0;
 			map_close(map);
@@ -186,7 +180,7 @@ bool is_outdated(const struct resctl *ctl)
 	char path[MAP_PATH_SIZE];
 
 	map_path(path, ctl->instance, 0);
-	return superseded_by(&ctl->map) != 0 || !map_is_at(&ctl->map, path);
+	return map_superseded_by(&ctl->map) != 0 || !map_is_at(&ctl->map, path);
 }
 
 /* ---- resources by name ---- */

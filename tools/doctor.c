@@ -263,6 +263,11 @@ static void look_at_instance(struct doctor *d)
 	doctor_look_at_once(d);
 }
 
+static bool knows_of_cut(const struct doctor *d)
+{
+	return d->count == 1 && d->findings[0].check == CHECK_SEGMENT_SIZE;
+}
+
 static void look(struct doctor *d)
 {
 	struct inspect_daemon daemon;
@@ -277,6 +282,11 @@ static void look(struct doctor *d)
 		look_at_instance(d);
 		for (uint32_t i = 0; i < d->map->dims.resources; i++)
 			look_at_resource(d, i);
+	} else if (!is_first(d) && !knows_of_cut(d)) {
+		/* Cut meanwhile. What was suspected cannot be looked at any more, and is not gone because of that. */
+		d->count = 0;
+		d->look = 1;
+		doctor_look_at_file(d);
 	}
 	if (is_first(d))
 		qsort(d->findings, d->count, sizeof(*d->findings), by_place);

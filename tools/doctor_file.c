@@ -33,7 +33,6 @@ static bool is_cut(struct doctor *d, const struct stat *st)
 {
 	const struct finding f = {.check = CHECK_SEGMENT_SIZE,
 	                          .place = DOCTOR_ONE,
-	                          .seen = (uint64_t)st->st_size,
 	                          .remedy = "restart rescd and all workers: who touches what is missing is killed by SIGBUS"};
 
 	if (st->st_size >= (off_t)d->map->size)

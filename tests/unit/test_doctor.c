@@ -651,6 +651,20 @@ START_TEST(each_damage_is_found_and_nothing_else_and_is_gone_when_it_was_repaire
 }
 END_TEST
 
+/* What was seen in it before is not looked at any more, and is not gone because of that. */
+START_TEST(a_file_that_is_cut_in_the_middle_of_an_examination_is_the_finding)
+{
+	ended_and_never_admitted();
+	doctor_examine(&doctor);
+	ck_assert_uint_eq(doctor.count, 1);
+	file_cut();
+	ck_assert_uint_eq(doctor_repair(&doctor), 1);
+	ck_assert_uint_eq(doctor.count, 1);
+	ck_assert_int_eq(doctor.findings[0].check, CHECK_SEGMENT_SIZE);
+	ck_assert(!doctor.findings[0].repaired);
+}
+END_TEST
+
 START_TEST(each_check_has_a_damage_that_it_is_for)
 {
 	for (enum doctor_check check = 0; check < CHECKS; check++) {
@@ -910,6 +924,7 @@ int main(void)
 {
 	const TTest *const tests[] = {
 	        each_check_has_a_damage_that_it_is_for,
+	        a_file_that_is_cut_in_the_middle_of_an_examination_is_the_finding,
 	        what_a_living_worker_holds_is_never_taken_from_it,
 	        a_busy_segment_that_is_right_is_clean_on_every_look,
 	        several_doctors_at_once_repair_once,

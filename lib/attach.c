@@ -5,8 +5,8 @@
  * Attaching opens a segment, checks it (map.c) and registers as a worker (worker.c); where that is not possible, a private segment does. A
  * segment that says it is superseded is followed to its successor, as far as it goes.
  *
- * fork(): the parent's liveness tokens are not in the child, however it was made (worker.c). A child of fork() closes the descriptors of
- * all open views, which are of no use to it. It forgets the parent's attachments, untouched, with its first call.
+ * fork(): the parent's liveness tokens are not in the child (worker.c). A child of fork() closes the descriptors of all open views, which
+ * are of no use to it. It forgets the parent's attachments, untouched, with its first call.
  *
  * Letting go: whoever is in a call may still use a view or an attachment that was replaced. They are retired under the host's lock, and
  * freed after a grace period, which is waited for without it, and only when there is enough to free.

@@ -28,8 +28,7 @@ struct event {
 	char text[EVENT_TEXT];
 };
 
-/* number, ms, pid and uid are filled in here. life: the writer's, or 0 (who has none). Cost: some 300 ns; without a life two system calls.
- */
+/* number, ms, pid and uid are filled in here. life: the writer's, or 0 (who has none). Some 300 ns; without a life three system calls. */
 void event_write(const struct map *map, uint32_t life, struct event *event);
 /*
  * For an event that several may write, of which one is enough: number alone is filled in here (and ms where it is 0), and nothing is

@@ -213,8 +213,7 @@ static int leave(struct resc_resource *resource, const resc_ticket *t, struct en
 		late = map_superseded_by(v->map) != v->superseded;
 	}
 	read_unlock();
-	/* Counted in a segment that has a successor, perhaps long after rescd looked there last: a view of the successor carries it over.
-	 */
+	/* Counted in a segment that has a successor, perhaps after rescd looked there last: a view of the successor carries it over. */
 	if (__builtin_expect(late, 0))
 		resource_refresh(resource);
 	if (__builtin_expect(done != CALL_AGAIN, 1))

@@ -68,7 +68,7 @@ const struct map *host_open_predecessor(resc *host, struct map *opened, uint32_t
 
 	const struct attachment *a = host_predecessor(host);
 	if (a != NULL) {
-		*own_life = a->worker.life; /* our own lock does not show on our own descriptor */
+		*own_life = a->worker.life;
 		return &a->map;
 	}
 	/* By its own name; or by the instance's, which leads to it until the last step of a supersession. */

@@ -33,8 +33,7 @@ static inline enum counter transition_counter(unsigned tag)
 
 /*
  * Completes the record of the last transition, where its author died or was stopped before he had. One look where there is nothing to do.
- * For rescd, resctl, and who reaps or moves. Returns the breaker word whose record is complete; 0: it
- * moved again and again.
+ * For rescd, resctl, and who reaps or moves. Returns the breaker word whose record is complete; 0: it moved again and again.
  */
 uint64_t transition_complete(const struct map *map, uint32_t index, uint32_t life);
 

@@ -41,7 +41,8 @@
 /*
  * A lock belongs to an open file description, and lives as long as something refers to it: descriptors, also the copies in children, and
  * mappings. The token's description is referred to by one page of this process alone (MADV_DONTFORK), and by no descriptor: so no child
- * has it, however it was made, and no program that closes all descriptors ends its own life. Exec and death unmap the page.
+ * has it (but one of vfork(), which is in our memory until its exec), and no program that closes all descriptors ends its own life. Exec
+ * and death unmap the page.
  */
 static int token_open(const struct map *map, struct worker *worker)
 {

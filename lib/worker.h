@@ -18,7 +18,7 @@ struct worker {
 	void *token; /* the page that keeps the lock: see worker.c. NULL in private mode */
 };
 
-/* 0; -ENOSPC all slots taken by the living (the dead are reaped first); -EOVERFLOW lives used up; -errno of the lock. */
+/* 0; -ENOSPC all slots taken by the living (the dead are reaped first); -EOVERFLOW, -EBUSY, -errno as life_take, or of the token. */
 int worker_register(const struct map *map, struct worker *worker);
 /* Gives back every cell, then the slot, then the token. used: a bit a resource that this life may have cells in; NULL: all. */
 void worker_unregister_from(const struct map *map, struct worker *worker, const uint64_t *used);
@@ -41,8 +41,8 @@ void life_give_back(int fd, uint32_t life);
 bool life_is_held(const struct map *map, uint32_t life);
 
 /*
- * Reaps the life in a slot if it is dead. certain: the caller knows that it is (its pidfd said so): the token is not asked, because
- * a child that the dead one forked may still hold it. True if that life is gone from the slot now.
+ * Reaps the life in a slot if it is dead. certain: the caller knows that it is (its pidfd said so): the token is not asked, because a
+ * child of vfork() that has not called exec() yet still holds it. True if that life is gone from the slot now. own_life: the caller's.
  */
 bool worker_reap(const struct map *map, uint32_t slot, uint32_t life, bool certain, uint32_t own_life);
 /* Looks at all slots. Returns how many were reaped. */

@@ -464,7 +464,7 @@ END_TEST
 
 START_TEST(a_pidfd_that_said_so_needs_no_token)
 {
-	/* The dead one's forked child still has the descriptor, and so the token. */
+	/* As by a child of vfork() of the dead one, which is in its memory until the exec, the token is still held. */
 	struct worker dead = dead_worker();
 	struct map map = own_map();
 	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = LOCK_LIFE + dead.life, .l_len = 1};

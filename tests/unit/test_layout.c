@@ -60,47 +60,37 @@ static void print_public(FILE *out)
 #undef PLACE
 }
 
-#define FLAG(name)                                                                                                                         \
-	{                                                                                                                                  \
-#name, name                                                                                                                \
-	}
 static void print_flags(FILE *out)
 {
-	static const struct {
-		const char *name;
-		uint64_t value;
-	} flags[] = {
-	        FLAG(POLICY_CONFIGURED),
-	        FLAG(POLICY_LATENCY),
-	        FLAG(POLICY_BREAKER),
-	        FLAG(POLICY_BUDGET),
-	        FLAG(POLICY_BULKHEAD),
-	        FLAG(POLICY_RETRY),
-	        FLAG(POLICY_RATE),
-	        FLAG(POLICY_THROTTLE),
-	        FLAG(POLICY_ONCE),
-	        FLAG(POLICY_RETRY_CAP),
-	        FLAG(POLICY_TIMEOUT),
-	        FLAG(POLICY_MADE),
-	        FLAG(POLICY_SHADOW_BREAKER),
-	        FLAG(POLICY_SHADOW_BUDGET),
-	        FLAG(POLICY_SHADOW_BULKHEAD),
-	        FLAG(POLICY_SHADOW_RATE),
-	        FLAG(POLICY_SHADOW_THROTTLE),
-	        FLAG(POLICY_SHADOW_TIMEOUT),
-	        FLAG(POLICY_SHADOW_ONCE),
-	        FLAG(BACKOFF_EXPONENTIAL),
-	        FLAG(DEPOSIT_REQUEST),
-	        FLAG(ON_DEATH_FREE),
-	        FLAG(JITTER_PROPORTIONAL),
-	        FLAG(WORD_MOVED),
-	        FLAG(WINDOW_FAIL_SLOW),
-	        FLAG(TAG_MOVED),
-	        FLAG(OVERRIDE_DISABLED),
-	};
-
-	for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++)
-		fprintf(out, "value %s %llx\n", flags[i].name, (unsigned long long)flags[i].value);
+#define FLAG(name) fprintf(out, "value %s %llx\n", #name, (unsigned long long)(name));
+	FLAG(POLICY_CONFIGURED)
+	FLAG(POLICY_LATENCY)
+	FLAG(POLICY_BREAKER)
+	FLAG(POLICY_BUDGET)
+	FLAG(POLICY_BULKHEAD)
+	FLAG(POLICY_RETRY)
+	FLAG(POLICY_RATE)
+	FLAG(POLICY_THROTTLE)
+	FLAG(POLICY_ONCE)
+	FLAG(POLICY_RETRY_CAP)
+	FLAG(POLICY_TIMEOUT)
+	FLAG(POLICY_MADE)
+	FLAG(POLICY_SHADOW_BREAKER)
+	FLAG(POLICY_SHADOW_BUDGET)
+	FLAG(POLICY_SHADOW_BULKHEAD)
+	FLAG(POLICY_SHADOW_RATE)
+	FLAG(POLICY_SHADOW_THROTTLE)
+	FLAG(POLICY_SHADOW_TIMEOUT)
+	FLAG(POLICY_SHADOW_ONCE)
+	FLAG(BACKOFF_EXPONENTIAL)
+	FLAG(DEPOSIT_REQUEST)
+	FLAG(ON_DEATH_FREE)
+	FLAG(JITTER_PROPORTIONAL)
+	FLAG(WORD_MOVED)
+	FLAG(WINDOW_FAIL_SLOW)
+	FLAG(TAG_MOVED)
+	FLAG(OVERRIDE_DISABLED)
+#undef FLAG
 }
 
 /* How words are packed: all bits of each part. */

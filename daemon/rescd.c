@@ -614,7 +614,7 @@ int main(int argc, char **argv)
 	argp_parse(&argp, argc, argv, 0, NULL, &context.options);
 	log_setup(context.options.verbose);
 	raise_limits();
-	start_over_prepare(argv, &context.instance.map);
+	start_over_prepare(argv, &context.instance);
 	FAILPOINT("start.loading");
 	if (load_first(&context) < 0)
 		return 1;

@@ -3,11 +3,11 @@
 #ifndef RESCD_START_OVER_H
 #define RESCD_START_OVER_H
 
-#include "map.h"
+#include "instance.h"
 
-/* From now on a SIGBUS because the file was cut starts over, with these arguments. map may not be there yet, and may change. */
-void start_over_prepare(char **argv, const struct map *map);
-/* Starts over where the segment is not what it was. */
+/* From now on a SIGBUS because a file was cut starts over, with these arguments. The instance may not be open yet. */
+void start_over_prepare(char **argv, const struct instance *instance);
+/* Starts over where a segment is not what it was. */
 void start_over_if_damaged(void);
 
 #endif

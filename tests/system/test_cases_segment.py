@@ -677,6 +677,20 @@ def test_F6_rescd_starts_over_with_a_fresh_segment_and_the_workers_that_live_joi
     assert rescd.reload()["ok"] and agreed(rescd, newcomer, "payments")["state"] == "closed"
 
 
+def test_F6_rescd_survives_a_former_segment_that_is_cut(host):
+    rescd = host(CONFIG)
+    worker, former = rescd.worker(), rescd.snapshot()["segment"]["generation"]
+    worker.hold("payments", 2)
+    assert rescd.load({"resources": {**CONFIG["resources"], **{"s%d" % i: {} for i in range(40)}}})["replaced"]
+    newcomer, current, pid = rescd.worker(), rescd.snapshot()["segment"]["generation"], rescd.process.pid
+    cut_to_nothing(rescd.segment + "." + former, 0)
+    until(lambda: "starting over" in rescd.log() or rescd.process.poll() is not None, what="rescd has noticed")
+    until(lambda: rescd.ctl("reload", code=None).returncode == 0, what="rescd serves again")
+    seen = rescd.snapshot()
+    assert seen["segment"]["generation"] == current != former and seen["daemon"]["pid"] == pid
+    assert newcomer.call("payments")["r"] == 0
+
+
 def test_F6_rescd_starts_over_where_its_log_cannot_be_written(host):
     rescd = host(CONFIG, before=["sh", "-c", 'exec "$0" "$@" 2>/dev/full'])
     before = rescd.snapshot()

@@ -71,6 +71,12 @@ static void watch_forks(void)
 
 /* ---- letting go ---- */
 
+bool host_finds_damaged(struct attachment *a)
+{
+	a->damaged = a->damaged || !map_is_sound(&a->map);
+	return a->damaged;
+}
+
 void host_retire_view(resc *host, struct view *view)
 {
 	if (view == NULL)
@@ -118,10 +124,12 @@ static void free_attachment(struct attachment *a)
 {
 	forget_clock(a);
 	/* A parent's registration is the parent's. */
-	if (a->epoch == process_epoch() && a->damaged)
-		worker_forsake(&a->worker);
-	else if (a->epoch == process_epoch() && !a->map.private_mode)
-		worker_unregister_from(&a->map, &a->worker, a->used);
+	if (a->epoch == process_epoch() && !a->map.private_mode) {
+		if (host_finds_damaged(a))
+			worker_forsake(&a->worker);
+		else
+			worker_unregister_from(&a->map, &a->worker, a->used);
+	}
 	map_close(&a->map);
 	free(a);
 }
@@ -347,7 +355,6 @@ static int attach_somehow(resc *host)
 /* Somebody has cut or overwritten the segment. Zeros must not be taken for "closed, and nothing in use". */
 static int leave_damaged(resc *host)
 {
-	host->current->damaged = true;
 	host->explained = false;
 	return attach_somehow(host);
 }
@@ -360,7 +367,7 @@ int host_ensure_attached(resc *host)
 	forget_parent(host);
 	if (host->current == NULL)
 		return attach_somehow(host);
-	if (!map_is_sound(&host->current->map))
+	if (host_finds_damaged(host->current))
 		return leave_damaged(host);
 	for (int i = 0; i < 8; i++) {
 		uint64_t successor = host->current->map.private_mode ? 0 : map_superseded_by(&host->current->map);
@@ -411,7 +418,7 @@ struct attachment *host_predecessor(const resc *host)
 {
 	struct attachment *a = host->current->older;
 
-	while (a != NULL && (a->map.generation != host->current->map.predecessor || a->damaged))
+	while (a != NULL && (a->map.generation != host->current->map.predecessor || host_finds_damaged(a)))
 		a = a->older;
 	return a;
 }

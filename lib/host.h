@@ -73,6 +73,8 @@ void host_unlist(resc *host);
 int host_ensure_attached(resc *host);
 /* The segment at the instance's name becomes current, and what it is superseded by. False with the reason. */
 bool host_attach_shared(resc *host, struct resc_error *err);
+/* Looks whether its segment was cut or overwritten: once found so, it stays. */
+bool host_finds_damaged(struct attachment *a);
 /* The attachment to the segment that the current one supersedes, or NULL. */
 struct attachment *host_predecessor(const resc *host);
 /*

@@ -52,7 +52,7 @@ static void let_go_of_old(resc *host, uint64_t order)
 	while (link != NULL && *link != NULL) {
 		struct attachment *a = *link;
 		a->quiet = a->quiet || a->order <= order;
-		if (!a->quiet || (a->worker.life != 0 && !a->damaged && holds_cells(a))) {
+		if (!a->quiet || (a->worker.life != 0 && !host_finds_damaged(a) && holds_cells(a))) {
 			link = &a->older;
 			continue;
 		}

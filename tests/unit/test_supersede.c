@@ -819,6 +819,29 @@ START_TEST(the_old_mapping_is_let_go_after_the_last_ticket_without_a_cell)
 }
 END_TEST
 
+START_TEST(F6_an_old_segment_that_is_cut_is_let_go_untouched)
+{
+	resc_ticket ticket;
+
+	ck_assert_int_eq(enter(&ticket), 0);
+	supersede();
+	call(RESC_OK);
+	ck_assert_int_eq(ftruncate(old.map.fd, 0), 0);
+	host_look(host);
+	ck_assert_int_eq(resc_leave(&ticket, RESC_OK), -ESTALE);
+	ck_assert(!is_mapped(&old));
+	ck_assert_int_eq(call(RESC_OK), 0);
+}
+END_TEST
+
+START_TEST(F6_a_view_of_a_segment_that_is_cut_is_closed_untouched)
+{
+	ck_assert_int_eq(ftruncate(old.map.fd, 0), 0);
+	resc_close(host);
+	host = NULL;
+}
+END_TEST
+
 /* ---- calls that found the old segment before it was replaced ---- */
 
 static char gate[64], arrived[64];
@@ -1042,6 +1065,8 @@ int main(void)
 	        the_total_timeout_holds_in_the_first_request_after_it,
 	        the_old_mapping_is_let_go_after_the_last_ticket,
 	        the_old_mapping_is_let_go_after_the_last_ticket_without_a_cell,
+	        F6_an_old_segment_that_is_cut_is_let_go_untouched,
+	        F6_a_view_of_a_segment_that_is_cut_is_closed_untouched,
 	        a_call_that_was_on_its_way_is_not_inside_the_closed_segment,
 	        a_call_that_was_on_its_way_keeps_its_permit_when_the_old_segment_is_let_go,
 	        from_one_to_the_next_many_times_with_a_long_call,

@@ -612,7 +612,6 @@ static enum MHD_Result answer(void *arg, struct MHD_Connection *connection, cons
 static void http_ready(void *arg, uint32_t events)
 {
 	struct metrics *metrics = arg;
-
 	unsigned long long left;
 
 	(void)events;

@@ -327,7 +327,8 @@ class Crew:
         for place in self.seven:
             place.end()
             self.forget(place)
-        self.rescd.restart()
+        for _ in range(2):  # the ghost of a probe goes at the second look
+            self.rescd.restart()
 
     def settle(self):
         """All pause, and within a short while all accounts are exact. Then they go on."""

@@ -456,6 +456,8 @@ bool instance_is_of_other_version(const struct instance *instance)
 	return instance->map.minor != SEGMENT_MINOR;
 }
 
+#define VERSION_PAUSE 60u /* turns, of a second each */
+
 /* Again and again, until it can be done. */
 static void follow_version(struct instance *instance)
 {
@@ -464,7 +466,12 @@ static void follow_version(struct instance *instance)
 
 	if (!instance_is_of_other_version(instance))
 		return;
-	if (instance_replace(instance, &instance->map.dims, &err) == 0) {
+	if (instance->version_pause > 0) {
+		instance->version_pause--;
+		return;
+	}
+	int r = instance_replace(instance, &instance->map.dims, &err);
+	if (r == 0) {
 		log_line("the segment has format %d.%d now, as this rescd: it had %d.%u", SEGMENT_MAJOR, SEGMENT_MINOR, SEGMENT_MAJOR,
 		         minor);
 		return;
@@ -473,6 +480,9 @@ static void follow_version(struct instance *instance)
 		log_line("the segment keeps format %d.%u for now, this rescd has %d.%d: %s", SEGMENT_MAJOR, minor, SEGMENT_MAJOR,
 		         SEGMENT_MINOR, err.text);
 	instance->told_version = true;
+	/* Each try takes what room there is, for a moment, from everybody who needs some. */
+	if (r == -ENOSPC)
+		instance->version_pause = VERSION_PAUSE;
 }
 
 static void report_older_workers(struct instance *instance)

@@ -17,10 +17,11 @@ struct instance {
 	struct map map;
 	struct succession succession;
 	struct reaper reaper;
-	bool made;         /* by this process, at its start */
-	int told;          /* what was said of the name last, so that it is said once */
-	bool told_version; /* that the segment is of another version, and why */
-	bool told_older;   /* that there are older workers */
+	bool made;              /* by this process, at its start */
+	int told;               /* what was said of the name last, so that it is said once */
+	bool told_version;      /* that the segment is of another version, and why */
+	unsigned version_pause; /* turns until the next try, where there was no room */
+	bool told_older;        /* that there are older workers */
 };
 
 /* What a segment that has to be made gets before anybody sees it. 0 or -errno with err. */

@@ -17,6 +17,7 @@ What is promised of the segment, and where it is tried (here, where nothing else
     a new layout or a larger table                      test_succession.py; test_supersede.c
     reload keeps states (H6), any way to replace a file (H7)   test_reload.py
 """
+import contextlib
 import json
 import os
 import resource
@@ -221,15 +222,22 @@ def renamed(rescd):
     return lambda: os.unlink(rescd.segment + ".aside")
 
 
+def put_in_its_place(rescd, remove, put):
+    """rescd brings the name back within milliseconds: so again, until ours is the one that is there."""
+    while True:
+        remove()
+        with contextlib.suppress(FileExistsError):
+            return put()
+
+
 def replaced_by_a_directory(rescd):
-    os.unlink(rescd.segment)
-    os.mkdir(rescd.segment)
+    put_in_its_place(rescd, lambda: os.unlink(rescd.segment), lambda: os.mkdir(rescd.segment))
     return lambda: os.rmdir(rescd.segment)
 
 
 def replaced_by_a_link_to_it(rescd):
-    os.rename(rescd.segment, rescd.segment + ".aside")
-    os.symlink(rescd.segment + ".aside", rescd.segment)
+    aside = rescd.segment + ".aside"
+    put_in_its_place(rescd, lambda: os.rename(rescd.segment, aside), lambda: os.symlink(aside, rescd.segment))
     return lambda: (os.unlink(rescd.segment), os.unlink(rescd.segment + ".aside"))
 
 

@@ -349,7 +349,7 @@ class Crew:
 
 BY_WORKER = {
     "calls": """attach.opened register.life register.locked register.claimed register.named shard.claimed share.counted share.set
-        policy.reading permit.looked permit.taken limit.set limit.settle enter.queued enter.announced enter.permit enter.rate enter.half_open
+        policy.reading permit.looked permit.taken limit.set enter.queued enter.announced enter.permit enter.rate enter.half_open
         enter.admitted probe.leased waiting.joined waiting.announced waiting.sleep signal.freed signal.moved rate.take rate.taken
         rate.giving_back throttle.requested throttle.summed leave.released leave.permit leave.lease leave.counted leave.tally verdict.judged
         trip.summed window.numbered bucket.adding count.adding
@@ -357,7 +357,8 @@ BY_WORKER = {
         event.claimed event.filled
         budget.claim budget.claimed budget.seen budget.taken budget.earned budget.depositing
         once.absent once.claimed once.written once.looked once.recorded once.storing once.stored once.turned""",
-    "comes": "unregister.cells unregister.freed",
+    # A share of the workers changes each time; who settles the limit is whoever calls first, so it takes some.
+    "comes": "limit.settle unregister.cells unregister.freed",
     "names": "request.taken request.named request.asked request.answered",
     "reaps": "reap.dead reap.permit reap.probe reap.waiting reap.shard reap.once reap.cells reap.told reap.freed",
     "finds a full table": "register.full",

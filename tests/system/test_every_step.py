@@ -243,7 +243,9 @@ class Crew:
                 self.past[r][what] += place.tally(r, what)
         if point is not None and place[PHASE] == LEAVING and point not in BEFORE_THE_OUTCOME:
             self.past[place[RESOURCE]][ENDED_OK if place[OUTCOME] == 0 else ENDED_FAIL] += 1
-        self.deaths += point is not None and point not in WITHOUT_A_SLOT
+        # A limit that is settled by one who leaves is settled when his slot is free.
+        without = point in WITHOUT_A_SLOT or point == "limit.settle" and place[PHASE] == CLOSING
+        self.deaths += point is not None and not without
         if NAMES[place[RESOURCE]] == "ledger":
             self.tokens += LOST_TOKENS.get((point, place[PHASE]), 0)
 

@@ -243,8 +243,8 @@ class Crew:
                 self.past[r][what] += place.tally(r, what)
         if point is not None and place[PHASE] == LEAVING and point not in BEFORE_THE_OUTCOME:
             self.past[place[RESOURCE]][ENDED_OK if place[OUTCOME] == 0 else ENDED_FAIL] += 1
-        # A limit that is settled by one who leaves is settled when his slot is free.
-        without = point in WITHOUT_A_SLOT or point == "limit.settle" and place[PHASE] == CLOSING
+        # Who leaves sets the limit that is a share when his slot is free.
+        without = point in WITHOUT_A_SLOT or point in ("share.set", "limit.set", "limit.settle") and place[PHASE] == CLOSING
         self.deaths += point is not None and not without
         if NAMES[place[RESOURCE]] == "ledger":
             self.tokens += LOST_TOKENS.get((point, place[PHASE]), 0)
@@ -350,8 +350,8 @@ class Crew:
 # ---- where: each failpoint of the sources, by the program that meets it and the scene in which it does ----
 
 BY_WORKER = {
-    "calls": """attach.opened register.life register.locked register.claimed register.named shard.claimed share.counted share.set
-        policy.reading permit.looked permit.taken limit.set enter.queued enter.announced enter.permit enter.rate enter.half_open
+    "calls": """attach.opened register.life register.locked register.claimed register.named shard.claimed share.counted
+        policy.reading permit.looked permit.taken enter.queued enter.announced enter.permit enter.rate enter.half_open
         enter.admitted probe.leased waiting.joined waiting.announced waiting.sleep signal.freed signal.moved rate.take rate.taken
         rate.giving_back throttle.requested throttle.summed leave.released leave.permit leave.lease leave.counted leave.tally verdict.judged
         trip.summed window.numbered bucket.adding count.adding
@@ -359,8 +359,8 @@ BY_WORKER = {
         event.claimed event.filled
         budget.claim budget.claimed budget.seen budget.taken budget.earned budget.depositing
         once.absent once.claimed once.written once.looked once.recorded once.storing once.stored once.turned""",
-    # A share of the workers changes each time; who settles the limit is whoever calls first, so it takes some.
-    "comes": "limit.settle unregister.cells unregister.freed",
+    # A share of the workers changes each time; who sets and settles the limit is whoever is first, so it takes some.
+    "comes": "share.set limit.set limit.settle unregister.cells unregister.freed",
     "names": "request.taken request.named request.asked request.answered",
     "reaps": "reap.dead reap.permit reap.probe reap.waiting reap.shard reap.once reap.cells reap.told reap.freed",
     "finds a full table": "register.full",

@@ -37,13 +37,14 @@ OPT_tsan := -O1 -g -DRESC_TEST_CLOCK -fsanitize=thread
 OPT_fuzz := $(OPT_asan) -fsanitize=fuzzer-no-link -fsanitize-ignorelist=tests/fuzz/ubsan.ignore
 SAN := $(filter -fsanitize=%,$(OPT_$(VARIANT)))
 CFLAGS ?=
-ALL_CFLAGS = -std=c11 -D_GNU_SOURCE $(WARN) $(OPT_$(VARIANT)) -fPIC -fvisibility=hidden -ftls-model=initial-exec -pthread -Ilib -Idaemon -Itools -MMD -MP $(CFLAGS)
+ALL_CFLAGS = -std=c11 -D_GNU_SOURCE $(WARN) $(OPT_$(VARIANT)) -fPIC -fvisibility=hidden -ftls-model=initial-exec -pthread -Ilib -Idaemon -Itools -Itools/rehearse -MMD -MP $(CFLAGS)
 ALL_LDFLAGS = -pthread $(SAN) $(LDFLAGS)
 
 lib_o := $(patsubst %.c,$(B)/%.o,$(wildcard lib/*.c))
 # What rescd and resctl share is an archive: each takes what it calls.
 common_o := $(patsubst %.c,$(B)/%.o,$(filter-out daemon/rescd.c,$(wildcard daemon/*.c)))
 resctl_o := $(patsubst %.c,$(B)/%.o,$(wildcard tools/*.c))
+rehearse_o := $(patsubst %.c,$(B)/%.o,$(wildcard tools/rehearse/*.c))
 
 unit_t := $(patsubst %.c,$(B)/%,$(wildcard tests/unit/test_*.c))
 fuzz_t := $(patsubst %.c,$(B)/%,$(wildcard tests/fuzz/fuzz_*.c))
@@ -51,7 +52,7 @@ helper_t := $(patsubst %.c,$(B)/%,$(wildcard tests/system/*.c))
 storm := $(B)/tests/soak/storm
 
 .PHONY: all lib units helpers versions fuzzers storm demo check fuzz soak lint bench install clean packages packages-check
-all: lib $(B)/rescd $(B)/resctl
+all: lib $(B)/rescd $(B)/resctl $(B)/resctl-rehearse
 lib: $(B)/libresc.so $(B)/libresc.a
 units: $(unit_t)
 helpers: $(helper_t)
@@ -82,6 +83,10 @@ $(B)/rescd: $(B)/daemon/rescd.o $(B)/libcommon.a $(B)/libresc.a
 $(B)/resctl: $(resctl_o) $(B)/libcommon.a $(B)/libresc.a
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ -ljansson -lurcu-bp -lurcu-common -lm
+# resctl rehearse: a program of its own, so that resctl does without an HTTP client.
+$(B)/resctl-rehearse: $(rehearse_o) $(B)/libtools.a $(B)/libcommon.a $(B)/libresc.a
+	$(call say,LD,$@)
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ -lcurl -ljansson -lurcu-bp -lurcu-common -lm
 
 $(B)/demo: $(patsubst %.c,$(B)/%.o,$(wildcard examples/demo/*.c)) $(B)/libresc.so
 	$(call say,LD,$@)
@@ -132,8 +137,8 @@ $(B)/tests/fuzz/%: $(B)/tests/fuzz/%.o $(B)/libtools.a $(B)/libcommon.a $(B)/lib
 	$(Q)$(CC) $(ALL_LDFLAGS) $(FUZZ_LINK) -o $@ $(filter %.o,$^) $(filter %.a,$^) -ljansson -lmicrohttpd -lurcu-bp -lurcu-common -lm
 
 # What Debian 12 has to provide: to build and to run the demo; to test.
-PACKAGES := gcc libc6-dev liburcu-dev libjansson-dev libmicrohttpd-dev
-PACKAGES_CHECK := $(PACKAGES) check clang libclang-rt-14-dev clang-tidy clang-format cppcheck valgrind spin python3-pytest python3-pytest-xdist python3-hypothesis python3-jsonschema python3-prometheus-client procps util-linux
+PACKAGES := gcc libc6-dev liburcu-dev libjansson-dev libmicrohttpd-dev libcurl4-openssl-dev
+PACKAGES_CHECK := $(PACKAGES) check clang libclang-rt-14-dev clang-tidy clang-format cppcheck valgrind spin python3-pytest python3-pytest-xdist python3-hypothesis python3-jsonschema python3-prometheus-client python3-selenium chromium-headless-shell chromium-driver procps util-linux
 install_missing = @tests/packages $(1)
 packages:
 	$(call install_missing,$(PACKAGES))

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: MIT */
+/* The dependencies of a scenario, on the side of the stage. */
+#ifndef REHEARSE_DEPENDENCY_H
+#define REHEARSE_DEPENDENCY_H
+
+#include <sys/types.h>
+
+#include "board.h"
+
+struct dependencies;
+
+/*
+ * Starts all of them, before the workers: the lab's own servers in one process of their own, each on a port of 127.0.0.1, and programs.
+ * They are ready when it returns. NULL after saying on stderr what is wrong. children[] gets their pids (the stage watches them), *count
+ * how many; room for SCENARIO_DEPENDENCIES + 1.
+ */
+struct dependencies *dependencies_start(const struct scenario *scenario, struct board *board, pid_t *children, size_t *count);
+/* Called by the stage each 10 ms or so: the scripts of programs (their stops and ends). 0 or -errno. */
+int dependencies_turn(struct dependencies *dependencies, int64_t now_ns);
+/* Ends them. */
+void dependencies_stop(struct dependencies *dependencies);
+
+#endif

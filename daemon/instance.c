@@ -12,6 +12,7 @@
  *	- A segment of another minor (an upgrade, or the way back) serves as it is, until a successor of ours has taken over everything. One
  *	  of another major is of no use to us; while workers live in it, it is left alone.
  *	- A new segment gets its name when it is complete.
+ *	- An ephemeral instance has made its segment itself, and takes away nothing but what it made.
  *	- A name that was removed by hand is noticed within a second; a successor with all states takes it, and the workers follow.
  */
 #include "instance.h"
@@ -221,10 +222,24 @@ static int lock_patiently(const struct map *map)
 
 /* ---- finding and making ---- */
 
+/* By this process, before it started over (start_over.c): its number and its start stay. */
+static bool made_by_us(const struct map *map)
+{
+	return load(&map->daemon->pid) == (uint64_t)getpid() && load(&map->daemon->start_ticks) == process_start_ticks(getpid()) &&
+	       load(&map->daemon->pid_namespace) == process_namespace("pid");
+}
+
 static int adopt(struct instance *instance, struct resc_error *err)
 {
 	struct stat st;
 	int r;
+
+	if (instance->ephemeral && !made_by_us(&instance->map))
+		return error_set(
+		        err, -EEXIST,
+		        "--ephemeral makes its own instance, and %s exists: choose another --instance, or remove it if nobody uses it",
+		        instance->path);
+	instance->made = instance->ephemeral;
 
 	if (fstat(instance->map.fd, &st) < 0)
 		return error_set(err, -errno, "cannot look at %s: %s", instance->path, strerror(errno));
@@ -327,10 +342,18 @@ static bool somebody_lives(const struct map *map)
 	return false;
 }
 
+static bool is_to_go(const struct instance *instance, bool abandon)
+{
+	return instance->made && instance->map.base && (instance->ephemeral || (abandon && !somebody_lives(&instance->map)));
+}
+
 void instance_close(struct instance *instance, bool abandon)
 {
-	if (abandon && instance->made && instance->map.base && !somebody_lives(&instance->map) && map_is_at(&instance->map, instance->path))
-		unlink(instance->path);
+	if (is_to_go(instance, abandon)) {
+		if (map_is_at(&instance->map, instance->path))
+			unlink(instance->path);
+		succession_remove_names(&instance->succession, &instance->map);
+	}
 	succession_close(&instance->succession);
 	reaper_close(&instance->reaper);
 	map_close(&instance->map);

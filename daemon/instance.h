@@ -18,6 +18,7 @@ struct instance {
 	struct succession succession;
 	struct reaper reaper;
 	bool made;              /* by this process, at its start */
+	bool ephemeral;         /* it goes with this process: one that is there is refused, and closing removes it */
 	int told;               /* what was said of the name last, so that it is said once */
 	bool told_version;      /* that the segment is of another version, and why */
 	unsigned version_pause; /* turns until the next try, where there was no room */
@@ -32,12 +33,16 @@ struct instance_plan {
 };
 
 /*
- * Finds the segment of that name, and goes on with it as it is, or makes one by the plan. name, group and mode are set by the caller.
- * -EBUSY: another rescd serves it; otherwise -errno with err, and nothing is left behind.
+ * Finds the segment of that name, and goes on with it as it is, or makes one by the plan. name, group, mode and ephemeral are set by the
+ * caller. -EBUSY: another rescd serves it; -EEXIST: it is there, and ours would be ephemeral; otherwise -errno with err, and nothing is
+ * left behind.
  */
 int instance_open(struct instance *instance, struct loop *loop, const struct instance_plan *plan, struct resc_error *err);
 
-/* Leaves the segment in place for the next rescd. abandon: the start failed; a segment that we made and nobody uses is removed. */
+/*
+ * Leaves the segment in place for the next rescd. abandon: the start failed; a segment that we made and nobody uses is removed. An
+ * ephemeral one is removed by all its names, as far as they still lead to it; who is attached goes on with it.
+ */
 void instance_close(struct instance *instance, bool abandon);
 
 /* A successor with these dimensions takes over, with every state. 0, -EBUSY while the last succession is not settled, or -errno. */

@@ -9,7 +9,10 @@
  * What it guarantees: it stays in the foreground, says one line a fact, and leaves the segment in place when it is stopped or killed: the
  * next one goes on with it. A configuration that cannot be used never replaces one that is.
  *
- * Exit codes: 0 stopped by a signal; 1 cannot start, or cannot go on; 2 usage.
+ * With --ephemeral the instance is its parent's: a test, a prefork master, a laboratory. Nothing tells a process more surely that its
+ * parent is gone, SIGKILL included, than the end of a pipe that nobody else holds. So that is what ends it, and what it made goes with it.
+ *
+ * Exit codes: 0 stopped by a signal, or its parent is gone; 1 cannot start, or cannot go on; 2 usage.
  */
 #include <argp.h>
 #include <errno.h>
@@ -22,6 +25,8 @@
 #include <sys/epoll.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "apply.h"
@@ -49,6 +54,7 @@ struct options {
 	const char *instance;
 	const char *control;
 	const char *metrics;
+	bool ephemeral;
 	bool verbose;
 };
 
@@ -57,6 +63,7 @@ struct rescd {
 	struct config config;
 	struct loop loop;
 	struct watch signals;
+	struct watch parent; /* standard input, with --ephemeral */
 	struct timer tick;
 	struct timer watchdog;
 	struct timer questions; /* to look for them, where inotify does not say that there are some */
@@ -82,18 +89,23 @@ static const char doc[] = "Keeps the shared view that the workers of this host h
                           "SIGINT stop it and leave "
                           "the segment in place.\n"
                           "\n"
+                          "With --ephemeral the instance lives as long as this process and whoever holds the other end of the pipe (or "
+                          "socket) that is its standard input: at the end of that, as by SIGTERM, it stops and removes the segment. A "
+                          "segment that is there already is refused.\n"
+                          "\n"
                           "Examples:\n"
                           "  rescd --config resc.json\n"
                           "  rescd --config resc.json --instance staging --metrics 127.0.0.1:0 --verbose\n"
                           "\n"
                           "'resctl check FILE' says whether a configuration is good without touching anything.\n"
-                          "Exit codes: 0 stopped by a signal, 1 cannot start, 2 usage.";
+                          "Exit codes: 0 stopped by a signal or the end of standard input, 1 cannot start, 2 usage.";
 
 static const struct argp_option options[] = {
         {"config", 'c', "FILE", 0, "Configuration (default " DEFAULT_CONFIG ")", 0},
         {"instance", 'i', "NAME", 0, "Instance, instead of the configuration's", 0},
         {"control", 's', "PATH", 0, "Control socket (default: below /run/resc, $XDG_RUNTIME_DIR/resc or /tmp/resc-UID)", 0},
         {"metrics", 'm', "HOST:PORT", 0, "Address of the metrics page, instead of the configuration's; port 0: any; empty: none", 0},
+        {"ephemeral", 'e', NULL, 0, "Live as long as standard input, a pipe that the parent holds; then remove the segment", 0},
         {"verbose", 'v', NULL, 0, "Say more", 0},
         {0},
 };
@@ -117,6 +129,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		return 0;
 	case 'm':
 		chosen->metrics = arg;
+		return 0;
+	case 'e':
+		chosen->ephemeral = true;
 		return 0;
 	case 'v':
 		chosen->verbose = true;
@@ -368,9 +383,11 @@ static void watchdog(void *arg)
 	notify_send("WATCHDOG=1");
 }
 
-static const char *signal_name(int number)
+static const char *end_name(const struct rescd *d)
 {
-	return number == SIGTERM ? "SIGTERM" : number == SIGINT ? "SIGINT" : "no signal";
+	if (d->signal != 0)
+		return d->signal == SIGTERM ? "SIGTERM" : "SIGINT";
+	return d->loop.stopped ? "the end of standard input" : "no signal";
 }
 
 static void signal_ready(void *arg, uint32_t events)
@@ -427,6 +444,44 @@ static int watch_signals(struct rescd *d)
 	return r;
 }
 
+/* ---- the parent ---- */
+
+static void parent_gone(void *arg, uint32_t events)
+{
+	struct rescd *d = arg;
+
+	(void)events;
+	loop_stop(&d->loop);
+}
+
+/* Where an end comes when the other side is gone. A terminal, a file or /dev/null never ends, or has ended already. */
+static bool has_other_end(int fd)
+{
+	struct stat st;
+	int type = 0;
+	socklen_t size = sizeof(type);
+
+	if (fstat(fd, &st) < 0)
+		return false;
+	if (S_ISSOCK(st.st_mode))
+		return getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) == 0 && type != SOCK_DGRAM;
+	return S_ISFIFO(st.st_mode);
+}
+
+/* Nothing is read: an end shows behind whatever was written. */
+static int watch_parent(struct rescd *d, struct resc_error *err)
+{
+	int r;
+
+	if (!has_other_end(STDIN_FILENO))
+		return error_set(
+		        err, -EINVAL,
+		        "--ephemeral ends with standard input, which must be a pipe or a stream socket whose other end the parent holds");
+	d->parent = (struct watch){.fd = -1, .ready = parent_gone, .arg = d};
+	r = loop_add(&d->loop, &d->parent, STDIN_FILENO, EPOLLRDHUP);
+	return r < 0 ? error_set(err, r, "cannot watch standard input: %s", strerror(-r)) : 0;
+}
+
 /* ---- starting and stopping ---- */
 
 static int load_first(struct rescd *d)
@@ -465,7 +520,7 @@ static int start_loop(struct rescd *d, struct resc_error *err)
 	timer_arm(&d->tick, TICK_MS, TICK_MS);
 	if (watchdog_ms > 0)
 		timer_arm(&d->watchdog, watchdog_ms, watchdog_ms);
-	return 0;
+	return d->options.ephemeral ? watch_parent(d, err) : 0;
 }
 
 /* A segment that was there before follows the configuration, as by a reload. */
@@ -479,6 +534,7 @@ static int start_instance(struct rescd *d, struct resc_error *err)
 	snprintf(instance->name, sizeof(instance->name), "%s", d->options.instance ? d->options.instance : d->config.instance);
 	instance->group = d->config.gid;
 	instance->mode = d->config.mode;
+	instance->ephemeral = d->options.ephemeral;
 	r = instance_open(instance, &d->loop, &plan, err);
 	if (r < 0)
 		return r;
@@ -549,7 +605,7 @@ static int start(struct rescd *d, struct resc_error *err)
 static void stop(struct rescd *d, bool failed)
 {
 	if (d->instance.map.base && !failed) {
-		write_event(d, EVENT_DAEMON_STOP, signal_name(d->signal));
+		write_event(d, EVENT_DAEMON_STOP, end_name(d));
 		instance_set_control(&d->instance, "");
 	}
 	metrics_close(&d->metrics[d->serving]);
@@ -563,6 +619,7 @@ static void stop(struct rescd *d, bool failed)
 	timer_close(&d->questions, &d->loop);
 	timer_close(&d->debts, &d->loop);
 	loop_remove(&d->loop, &d->signals);
+	loop_remove(&d->loop, &d->parent);
 	loop_close(&d->loop);
 	config_free(&d->config);
 }
@@ -597,14 +654,14 @@ static int serve(struct rescd *d)
 	if (r < 0)
 		log_line("cannot go on: %s", strerror(-r));
 	else
-		log_line("stopped by %s; the segment stays in place", signal_name(d->signal));
+		log_line("stopped by %s; the segment %s", end_name(d), d->options.ephemeral ? "is removed" : "stays in place");
 	stop(d, false);
 	return r < 0 ? 1 : 0;
 }
 
 int main(int argc, char **argv)
 {
-	struct rescd context = {.options = {.config = DEFAULT_CONFIG}, .loop = {.epoll = -1}, .signals = {.fd = -1}};
+	struct rescd context = {.options = {.config = DEFAULT_CONFIG}, .loop = {.epoll = -1}, .signals = {.fd = -1}, .parent = {.fd = -1}};
 	const struct argp argp = {options, parse_option, NULL, doc, NULL, NULL, NULL};
 
 	/* Assigned: a definition of ours would be hidden from argp, by -fvisibility. */

@@ -378,6 +378,13 @@ int succession_resume(struct succession *succession, struct map *current, const 
 	return 0;
 }
 
+void succession_remove_names(const struct succession *succession, const struct map *current)
+{
+	for (unsigned i = 0; i < succession->count; i++)
+		remove_name(&succession->former[i].map);
+	remove_name(current);
+}
+
 void succession_close(struct succession *succession)
 {
 	while (succession->count > 0) {

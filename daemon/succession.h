@@ -43,6 +43,9 @@ bool succession_settled(const struct succession *succession);
 /* Calls that are still inside former segments and keep succession_settled false. */
 unsigned succession_debts(const struct succession *succession, const struct map *current);
 
+/* Of an instance that goes: the names that its segments have beside the instance's. */
+void succession_remove_names(const struct succession *succession, const struct map *current);
+
 void succession_close(struct succession *succession);
 
 #endif

@@ -83,8 +83,11 @@ $(B)/rescd: $(B)/daemon/rescd.o $(B)/libcommon.a $(B)/libresc.a
 $(B)/resctl: $(resctl_o) $(B)/libcommon.a $(B)/libresc.a
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ -ljansson -lurcu-bp -lurcu-common -lm
-# resctl rehearse: a program of its own, so that resctl does without an HTTP client.
-$(B)/resctl-rehearse: $(rehearse_o) $(B)/libtools.a $(B)/libcommon.a $(B)/libresc.a
+# resctl rehearse: a program of its own, so that resctl does without an HTTP client. Its parts are an archive for the tests of each.
+$(B)/librehearse.a: $(filter-out %/main.o,$(rehearse_o))
+	$(call say,AR,$@)
+	$(Q)rm -f $@ && ar rcs $@ $^
+$(B)/resctl-rehearse: $(B)/tools/rehearse/main.o $(B)/librehearse.a $(B)/libtools.a $(B)/libcommon.a $(B)/libresc.a
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ -lcurl -ljansson -lurcu-bp -lurcu-common -lm
 
@@ -97,9 +100,9 @@ $(B)/bench: $(patsubst %.c,$(B)/%.o,$(wildcard tests/bench/*.c)) $(B)/libresc.a
 $(storm): $(patsubst %.c,$(B)/%.o,$(wildcard tests/soak/*.c)) $(B)/libtools.a $(B)/libcommon.a $(B)/libresc.a
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ -ljansson -lurcu-bp -lurcu-common -lm
-$(B)/tests/unit/%: $(B)/tests/unit/%.o $(B)/libtools.a $(B)/libcommon.a $(B)/libresc.a
+$(B)/tests/unit/%: $(B)/tests/unit/%.o $(B)/librehearse.a $(B)/libtools.a $(B)/libcommon.a $(B)/libresc.a
 	$(call say,LD,$@)
-	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ -lcheck -lsubunit -ljansson -lmicrohttpd -lurcu-bp -lurcu-common -lrt -lm
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ -lcheck -lsubunit -lcurl -ljansson -lmicrohttpd -lurcu-bp -lurcu-common -lrt -lm
 $(B)/tests/system/%: $(B)/tests/system/%.o $(B)/libresc.so
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $< -L$(B) -lresc -Wl,-rpath,'$$ORIGIN/../..' -ljansson
@@ -132,9 +135,9 @@ $(B)/tests/fuzz/fuzz_readers: ALL_LDFLAGS += -Wl,--wrap=loop_run,--wrap=timer_op
 $(B)/libtools.a: $(resctl_o)
 	$(call say,AR,$@)
 	$(Q)rm -f $@ && ar rcs $@ $^
-$(B)/tests/fuzz/%: $(B)/tests/fuzz/%.o $(B)/libtools.a $(B)/libcommon.a $(B)/libresc.a
+$(B)/tests/fuzz/%: $(B)/tests/fuzz/%.o $(B)/librehearse.a $(B)/libtools.a $(B)/libcommon.a $(B)/libresc.a
 	$(call say,LD,$@)
-	$(Q)$(CC) $(ALL_LDFLAGS) $(FUZZ_LINK) -o $@ $(filter %.o,$^) $(filter %.a,$^) -ljansson -lmicrohttpd -lurcu-bp -lurcu-common -lm
+	$(Q)$(CC) $(ALL_LDFLAGS) $(FUZZ_LINK) -o $@ $(filter %.o,$^) $(filter %.a,$^) -lcurl -ljansson -lmicrohttpd -lurcu-bp -lurcu-common -lm
 
 # What Debian 12 has to provide: to build and to run the demo; to test.
 PACKAGES := gcc libc6-dev liburcu-dev libjansson-dev libmicrohttpd-dev libcurl4-openssl-dev

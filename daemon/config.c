@@ -4,8 +4,8 @@
  * needed. So the file is strict: whatever is not understood completely is an error, with path, line and column, and all errors are told at
  * once. Either all of it is used or nothing.
  *
- * How: config_file.c reads it, and refuses what is no text. jansson parses it and checks the syntax; config_place.c says where each key
- * stands. Then the keys are walked in the order of the file against the table of config_key.c. A resource starts as a copy of the defaults
+ * How: config_file.c reads it, and refuses what is no text. jansson parses it (config_syntax.c); config_place.c says where each key stands.
+ * Then the keys are walked in the order of the file against the table of config_key.c. A resource starts as a copy of the defaults
  * (config_draft.c), its own keys go over it one by one, and the whole is looked at for contradictions (config_sense.c). A contradiction is
  * blamed on the key nearest to the resource, so one between two keys of the defaults is told once and not for each resource.
  *
@@ -24,6 +24,7 @@
 #include "config_draft.h"
 #include "config_file.h"
 #include "config_sense.h"
+#include "config_syntax.h"
 #include "error.h"
 #include "map.h"
 
@@ -457,64 +458,7 @@ static int take_file(struct parser *parser, const json_t *root)
 	return r == 0 ? make_index(parser->config) : r;
 }
 
-/* ---- syntax ---- */
-
-/* What people write that is not JSON, by what the parser says about it. */
-static const char *syntax_remedy(const char *text)
-{
-	static const struct {
-		const char *part, *remedy;
-	} remedies[] = {
-	        {"expected near end of file", "; a quote, bracket or brace is not closed, or the file was cut"},
-	        {"near '/", "; JSON has no comments"},
-	        {"near '#", "; JSON has no comments"},
-	        {"near ''", "; strings stand in double quotes"},
-	        {"string or '}' expected near", "; a key in double quotes is needed, and no comma after the last one"},
-	        {"'}' expected near", "; a comma is missing before it"},
-	        {"too big integer", "; write a smaller one"},
-	        {"real number overflow", "; write a smaller one"},
-	        {"unable to decode byte", "; save the file as UTF-8"},
-	        {"end of file expected", "; one object is the whole file"},
-	        {"premature end of input", "; a quote, bracket or brace is not closed, or the file was cut"},
-	        {"JSON_ALLOW_NUL", "; a string cannot hold a NUL character"},
-	};
-
-	for (size_t i = 0; i < sizeof(remedies) / sizeof(remedies[0]); i++) {
-		if (strstr(text, remedies[i].part))
-			return remedies[i].remedy;
-	}
-	return "";
-}
-
-/* jansson says where the token that it did not expect ends; people look for where it starts. */
-static int column_of(const json_error_t *error, const char *text)
-{
-	const char *near = strstr(error->text, "near '");
-	size_t length, position = error->position > 0 ? (size_t)error->position : 0;
-	int column = error->column > 0 ? error->column : 1;
-
-	if (!near)
-		return column;
-	near += strlen("near '");
-	length = strlen(near) - 1;
-	if (length == 0 || length > position || memcmp(near, text + position - length, length) != 0)
-		return column;
-	for (size_t i = position - length + 1; i < position; i++)
-		column -= ((unsigned char)text[i] & 0xc0) != 0x80;
-	return column > 0 ? column : 1;
-}
-
-static json_t *parse_json(const char *text, size_t size, struct config_problems *problems)
-{
-	json_error_t error;
-	/* Any value, so that a text that is no object gets our words; doubled keys are found later, all of them. */
-	json_t *root = json_loadb(text, size, JSON_DECODE_ANY, &error);
-
-	if (!root)
-		config_problems_add(problems, false, "", error.line > 0 ? error.line : 1, column_of(&error, text), "this is not JSON: %s%s",
-		                    error.text, syntax_remedy(error.text));
-	return root;
-}
+/* ---- all of it ---- */
 
 static void start(struct config *config)
 {
@@ -531,7 +475,7 @@ static void start(struct config *config)
 
 static int parse_checked(const char *text, size_t size, struct parser *parser, struct config_problems *problems)
 {
-	json_t *root = parse_json(text, size, problems);
+	json_t *root = config_json(text, size, problems);
 	int r;
 
 	if (!root)

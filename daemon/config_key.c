@@ -3,8 +3,7 @@
  * Why this exists: a range that is checked in one place, documented in a second and quoted in a message in a third is soon three ranges.
  * Here each key is one row, and all three are made from it; the defaults are those of policy_defaults(), printed.
  *
- * A misspelt key is an error that says what was meant. "Near" is the number of letters that are wrong, missing, too many or swapped, in
- * either case: at most one in three letters.
+ * A misspelt key is an error that says what was meant: see config_near.h.
  */
 #include "config_key.h"
 
@@ -14,6 +13,7 @@
 #include <string.h>
 
 #include "config.h"
+#include "config_near.h"
 #include "config_value.h"
 #include "policy.h"
 
@@ -23,7 +23,6 @@
 #define DAY_MS    (24 * HOUR_MS)
 #define MS_NS     UINT64_C(1000000)
 #define DAY_NS    (DAY_MS * MS_NS)
-#define NEAR_SIZE 32 /* no key is longer */
 
 static const char *const backoffs[] = {"none", "fixed", "exponential", NULL};
 static const char *const jitters[] = {"none", "full", "equal", "decorrelated", "proportional", NULL};
@@ -250,57 +249,15 @@ void key_path(enum key_id id, char path[KEY_PATH_SIZE])
 		snprintf(path, KEY_PATH_SIZE, "%s%s.%s", block == BLOCK_BUDGET ? "retry." : "", block_name(block), config_keys[id].name);
 }
 
-static unsigned least_of(unsigned a, unsigned b)
-{
-	return a < b ? a : b;
-}
-
-/* In any locale. */
-static char small_letter(char c)
-{
-	return c >= 'A' && c <= 'Z' ? (char)(c + ('a' - 'A')) : c;
-}
-
-static bool same_letter(char a, char b)
-{
-	return small_letter(a) == small_letter(b);
-}
-
-/* Optimal string alignment distance. Both are shorter than NEAR_SIZE. */
-static unsigned distance(const char *a, const char *b)
-{
-	unsigned rows[NEAR_SIZE + 1][NEAR_SIZE + 1];
-	size_t m = strlen(a), n = strlen(b);
-
-	for (size_t i = 0; i <= m; i++) {
-		for (size_t j = 0; j <= n; j++) {
-			if (i == 0 || j == 0) {
-				rows[i][j] = (unsigned)(i + j);
-				continue;
-			}
-			rows[i][j] = least_of(rows[i - 1][j - 1] + !same_letter(a[i - 1], b[j - 1]),
-			                      least_of(rows[i - 1][j], rows[i][j - 1]) + 1);
-			if (i > 1 && j > 1 && same_letter(a[i - 1], b[j - 2]) && same_letter(a[i - 2], b[j - 1]))
-				rows[i][j] = least_of(rows[i][j], rows[i - 2][j - 2] + 1);
-		}
-	}
-	return rows[m][n];
-}
-
 static enum key_id nearest(enum block block, const char *name)
 {
 	enum key_id found = KEY_NONE;
-	unsigned shortest = NEAR_SIZE;
+	unsigned shortest = NEAR_NOT;
 
-	if (strlen(name) >= NEAR_SIZE)
-		return KEY_NONE;
 	for (enum key_id id = 0; id < KEYS; id++) {
-		unsigned d;
+		unsigned d = config_keys[id].block == block ? near_distance(config_keys[id].name, name) : NEAR_NOT;
 
-		if (config_keys[id].block != block)
-			continue;
-		d = distance(config_keys[id].name, name);
-		if (d < shortest && d <= (strlen(config_keys[id].name) + 2) / 3) {
+		if (d < shortest) {
 			shortest = d;
 			found = id;
 		}

@@ -363,6 +363,20 @@ static bool is_plain(const char *key)
 	return key[0] != '\0' && key[strcspn(key, ". \"\t\n\r")] == '\0';
 }
 
+/* A key with the dot before it, or the number of a value in an array: ".breaker", "[2]". */
+static int path_part(const struct places *places, uint32_t index, char *part, size_t size)
+{
+	const struct place *place = &places->items[index], *parent = &places->items[place->parent];
+	const char *key = place->key, *quote = is_plain(key) ? "" : "\"", *dot = place->parent == PLACE_ROOT ? "" : ".";
+	unsigned number = 0;
+
+	if (parent->kind != PLACE_ARRAY)
+		return snprintf(part, size, "%s%s%.70s%s%s", dot, quote, key, strlen(key) > 70 ? "..." : "", quote);
+	for (uint32_t i = parent->first; i != index; i = places->items[i].next)
+		number += 1;
+	return snprintf(part, size, "[%u]", number);
+}
+
 void places_path(const struct places *places, uint32_t index, char *path, size_t size)
 {
 	char part[80];
@@ -370,9 +384,7 @@ void places_path(const struct places *places, uint32_t index, char *path, size_t
 
 	path[start] = '\0';
 	for (; index != PLACE_NONE && places->items[index].parent != PLACE_NONE; index = places->items[index].parent) {
-		const char *key = places->items[index].key, *quote = is_plain(key) ? "" : "\"";
-		int length = snprintf(part, sizeof(part), "%s%.70s%s%s%s", quote, key, strlen(key) > 70 ? "..." : "", quote,
-		                      path[start] ? "." : "");
+		int length = path_part(places, index, part, sizeof(part));
 
 		if (length < 0 || (size_t)length > start)
 			break;

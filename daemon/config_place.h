@@ -38,7 +38,8 @@ struct places {
 int places_scan(const char *text, size_t size, struct places *out);
 void places_free(struct places *places);
 
-/* The path of a place, as resources.payments.breaker; keys that would be ambiguous in it are quoted. Cut at the left to fit. */
+/* The path of a place, as resources.payments.breaker or load.users.at[2]; keys that would be ambiguous in it are quoted. Cut at the left to
+ * fit. */
 void places_path(const struct places *places, uint32_t index, char *path, size_t size);
 
 #endif

@@ -1289,6 +1289,8 @@ START_TEST(places_count_characters_and_decode_keys)
 	places_path(&places, 3, path, sizeof(path));
 	ck_assert_str_eq(path, "caf\xc3\xa9.\"b.c\"");
 	ck_assert_str_eq(places.items[5].key, "d");
+	places_path(&places, 5, path, sizeof(path));
+	ck_assert_str_eq(path, "caf\xc3\xa9.\"b.c\"[0].d");
 	ck_assert_str_eq(places.items[6].key, "e");
 	ck_assert_int_eq(places.items[6].line, 3);
 	ck_assert_int_eq(places.items[6].value_column, 8);

@@ -127,7 +127,7 @@ $(PROGRAMS):
 	$(Q)objcopy --redefine-sym main=$(basename $(@F)) $< $@
 PROGRAM_FUZZERS := $(B)/tests/fuzz/fuzz_command $(B)/tests/fuzz/fuzz_readers
 $(PROGRAM_FUZZERS): $(PROGRAMS)
-$(PROGRAM_FUZZERS): ALL_LDFLAGS += -Wl,--wrap=_exit,--wrap=atexit,--wrap=isatty,--wrap=nanosleep,--wrap=map_open,--wrap=map_close
+$(PROGRAM_FUZZERS): ALL_LDFLAGS += -Wl,--wrap=_exit,--wrap=atexit,--wrap=execv,--wrap=isatty,--wrap=nanosleep,--wrap=map_open,--wrap=map_close
 $(B)/tests/fuzz/fuzz_command: ALL_LDFLAGS += -Wl,--wrap=poll,--wrap=config_load,--wrap=config_check
 $(B)/tests/fuzz/fuzz_readers: ALL_LDFLAGS += -Wl,--wrap=loop_run,--wrap=timer_open,--wrap=log_line
 # Kept, so that only what changed is compiled again.
@@ -187,6 +187,7 @@ install: all
 	$(Q)sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(LIBDIR)|' -e 's|@VERSION@|$(VERSION)|' lib/libresc.pc.in > $(DESTDIR)$(LIBDIR)/pkgconfig/libresc.pc
 	$(Q)install -m 755 $(B)/rescd $(DESTDIR)$(PREFIX)/sbin/rescd
 	$(Q)install -m 755 $(B)/resctl $(DESTDIR)$(PREFIX)/bin/resctl
+	$(Q)install -D -m 755 $(B)/resctl-rehearse $(DESTDIR)$(PREFIX)/libexec/resc/resctl-rehearse
 	$(Q)install -m 644 daemon/rescd.service $(DESTDIR)$(PREFIX)/lib/systemd/system/rescd.service
 	$(Q)for page in $(man_pages); do section=$${page##*.}; install -D -m 644 $$page $(DESTDIR)$(PREFIX)/share/man/man$$section/$${page##*/}; done
 	$(Q)cd docs && for page in *.3; do for name in $$(sed -n '/^\.Sh NAME/,/^\.Nd/s/^\.Nm \([a-z_]*\).*/\1/p' $$page); do \

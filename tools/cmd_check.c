@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "config.h"
+#include "problems.h"
 #include "resctl.h"
 
 enum { OPTION_DEFAULTS = 256 };
@@ -56,45 +57,13 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 
 /* ---- the answer ---- */
 
-static json_t *problems_json(const struct config_problems *problems)
-{
-	json_t *array = json_array();
-
-	for (size_t i = 0; i < problems->count; i++) {
-		const struct config_problem *p = &problems->items[i];
-		if (json_array_append_new(array, json_pack("{s:b, s:i, s:i, s:s, s:s}", "warning", p->warning, "line", p->line, "column",
-		                                           p->column, "path", p->path, "text", p->text)) != 0) {
-			json_decref(array);
-			return NULL;
-		}
-	}
-	return array;
-}
-
 static int print_answer_json(const struct resctl *ctl, const char *file, bool ok, const struct config *config,
                              const struct config_problems *problems)
 {
-	json_t *file_name = json_string(file);
-
-	/* A name of a file need not be UTF-8. */
-	if (file_name == NULL)
-		file_name = json_string("?");
-	return print_json(ctl, json_pack("{s:o, s:b, s:I, s:I, s:I, s:I, s:o}", "file", file_name, "ok", ok, "resources",
+	return print_json(ctl, json_pack("{s:o, s:b, s:I, s:I, s:I, s:I, s:o}", "file", file_json(file), "ok", ok, "resources",
 	                                 (json_int_t)config->count, "patterns", (json_int_t)config->pattern_count, "errors",
 	                                 (json_int_t)problems->errors, "warnings", (json_int_t)problems->warnings, "problems",
 	                                 problems_json(problems)));
-}
-
-/* Names of files and keys come from anywhere: nothing in them reaches a terminal that would obey it. */
-static void print_problems(const struct screen *screen, const char *file, const struct config_problems *problems)
-{
-	char line[CONFIG_LINE_SIZE];
-
-	for (size_t i = 0; i < problems->count; i++) {
-		config_problem_line(&problems->items[i], file, line, sizeof(line));
-		screen_clean(screen, line);
-		puts(line);
-	}
 }
 
 static void print_answer(const struct screen *screen, const char *path, bool ok, const struct config *config,
@@ -102,7 +71,7 @@ static void print_answer(const struct screen *screen, const char *path, bool ok,
 {
 	char file[CONFIG_FILE_SHOWN];
 
-	print_problems(screen, path, problems);
+	problems_print(screen, stdout, path, problems);
 	snprintf(file, sizeof(file), "%s", path);
 	screen_clean(screen, file);
 

@@ -6,20 +6,18 @@
  * moves nothing.
  *
  * What this file guarantees for all commands: an answer that could not be written (a closed pipe, a full disk) is a failure and not a
- * success; the exit code says who is to act; a segment never becomes somebody's standard output (see hold_standard_streams).
+ * success; the exit code says who is to act; a segment never becomes somebody's standard output (see streams.c).
  */
 #include "resctl.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <locale.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "format.h"
 #include "snapshot_json.h"
+#include "streams.h"
 
 static const struct command commands[] = {
         {"list", "", "every resource: state, why, load", cmd_list},
@@ -33,6 +31,7 @@ static const struct command commands[] = {
         {"reload", "", "let rescd read its configuration again", cmd_reload},
         {"check", "FILE", "is this a good configuration?", cmd_check},
         {"doctor", "[--fix]", "is everything in the segment right?", cmd_doctor},
+        {"rehearse", "SCENARIO", "what a policy does, seen before an outage does it", cmd_rehearse},
         {"version", "", "of the program and the segment's format", cmd_version},
 #ifdef RESC_TEST_CLOCK
         {"clock", "show|advance DURATION", "the test clock of the segment", cmd_clock},
@@ -185,7 +184,8 @@ static const char help_doc[] = "Looks at the dependencies that the workers of th
                                "  resctl release payments\n"
                                "  resctl snapshot | jq '.resources[] | select(.state != \"closed\") | .name'\n"
                                "\n"
-                               "All but reload work on the shared segment itself: also while rescd is dead.\n"
+                               "All but reload and rehearse work on the shared segment itself: also while\n"
+                               "rescd is dead. rehearse plays on an instance of its own.\n"
                                "\n"
                                "Exit codes:\n"
                                "  0  done\n"
@@ -294,27 +294,6 @@ int print_snapshot(const struct resctl *ctl)
 
 /* ---- beginning and end ---- */
 
-/*
- * A program that is started with its standard output closed gets the number 1 for the next file that it opens. That would be the
- * segment, and the next printf would write into it. Whoever closed it gets an error from the end of the program instead.
- */
-static void hold_standard_streams(void)
-{
-	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
-		if (fcntl(fd, F_GETFD) < 0 && errno == EBADF && open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) != fd)
-			_exit(EXIT_NOT_SO);
-}
-
-static void finish_output(void)
-{
-	bool failed = ferror(stdout) != 0;
-
-	if (fclose(stdout) == 0 && !failed)
-		return;
-	fprintf(stderr, "resctl: the answer could not be written: %s\n", strerror(errno != 0 ? errno : EIO));
-	_exit(EXIT_NOT_SO);
-}
-
 int main(int argc, char **argv)
 {
 	const struct argp_child children[] = {{&common_argp, 0, NULL, 9}, {0}};
@@ -323,8 +302,7 @@ int main(int argc, char **argv)
 	struct resctl ctl = {.instance = instance != NULL && instance[0] != '\0' ? instance : "default"};
 	struct line line = {.ctl = &ctl};
 
-	hold_standard_streams();
-	atexit(finish_output);
+	streams_guard("resctl", EXIT_NOT_SO);
 	setlocale(LC_CTYPE, "");
 	setlocale(LC_TIME, "C");
 	screen_look(&ctl.screen);

@@ -23,7 +23,7 @@
 
 /* ---- the screen ---- */
 
-static unsigned screen_width(void)
+static unsigned screen_width(int fd)
 {
 	const char *wish = getenv("COLUMNS");
 	unsigned long columns = wish == NULL ? 0 : strtoul(wish, NULL, 10);
@@ -31,20 +31,25 @@ static unsigned screen_width(void)
 
 	if (columns >= 20 && columns <= 1000)
 		return (unsigned)columns;
-	if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col >= 20)
+	if (ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col >= 20)
 		return size.ws_col;
 	return 80;
 }
 
-void screen_look(struct screen *screen)
+void screen_look_at(struct screen *screen, FILE *stream)
 {
 	const char *no_color = getenv("NO_COLOR"), *term = getenv("TERM");
 
-	screen->terminal = isatty(STDOUT_FILENO);
+	screen->terminal = isatty(fileno(stream));
 	screen->color = screen->terminal && (no_color == NULL || no_color[0] == '\0') && term != NULL && strcmp(term, "dumb") != 0;
 	/* A pipe may end in anything, but what reads it is not a terminal that obeys. */
 	screen->utf8 = !screen->terminal || strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
-	screen->width = screen->terminal ? screen_width() : 0;
+	screen->width = screen->terminal ? screen_width(fileno(stream)) : 0;
+}
+
+void screen_look(struct screen *screen)
+{
+	screen_look_at(screen, stdout);
 }
 
 const char *style_on(const struct screen *screen, enum style style)

@@ -19,6 +19,8 @@ enum style { STYLE_PLAIN, STYLE_BAD, STYLE_DOUBT, STYLE_FAINT, STYLE_STRONG };
 
 /* Looks at stdout, the locale, NO_COLOR, TERM and COLUMNS. setlocale must have been called. */
 void screen_look(struct screen *screen);
+/* The same of another stream. */
+void screen_look_at(struct screen *screen, FILE *stream);
 /* The sequences around a styled text; "" without colour. */
 const char *style_on(const struct screen *screen, enum style style);
 const char *style_off(const struct screen *screen, enum style style);

@@ -130,6 +130,17 @@ static void close_maps(bool interrupted)
 	}
 }
 
+/* resctl rehearse is another program, which is not there. */
+int __real_execv(const char *path, char *const argv[]);
+int __wrap_execv(const char *path, char *const argv[]);
+int __wrap_execv(const char *path, char *const argv[])
+{
+	if (!program.inside)
+		return __real_execv(path, argv);
+	errno = EACCES;
+	return -1;
+}
+
 int __real_isatty(int fd);
 int __wrap_isatty(int fd);
 int __wrap_isatty(int fd)

@@ -8,6 +8,9 @@
 #include "table.h"
 #include "verdict.h"
 
+/* What is rehearsed, before the first take: title, experiment, about. */
+void print_head(const struct screen *screen, FILE *out, const struct scenarios *scenarios);
+
 /* The head of a take, and then a row a second while it is played: live. Called by the stage's look. */
 struct live;
 struct live *live_new(const struct screen *screen, FILE *out);
@@ -31,6 +34,7 @@ struct second {
 	uint32_t served[SERVED_KINDS]; /* of those */
 	uint32_t attempts;             /* calls that were admitted */
 	uint32_t received;             /* calls that reached a dependency */
+	uint32_t shed;                 /* of those: answered with an error beyond its capacity */
 	uint32_t retries;              /* attempts after the first */
 	uint32_t refused[16];          /* by enum resc_answer of resc_enter */
 	uint32_t no_retry[8];          /* by answer of resc_retry minus RESC_E_ATTEMPTS */

@@ -53,6 +53,12 @@ struct outcome {
 int outcome_judge(const struct scenarios *scenarios, const struct take *takes, size_t take_count, struct outcome *out);
 void outcome_free(struct outcome *outcome);
 
+/*
+ * The game day while it is played, from the stage's look: true: stop here, and *stopped says why ("no steady state: ...", "aborted: ..."),
+ * a text that lives as long as the scenarios. Without a game day never.
+ */
+bool game_day_look(const struct scenarios *scenarios, const struct take *take, const char **stopped);
+
 /* "at most 1.1, published 1.07" */
 void expectation_text(const struct expectation *expectation, char *text, size_t size);
 /* "share of requests served of users, seconds 1 to 6" */

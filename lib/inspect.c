@@ -25,6 +25,7 @@
 #include "budget.h"
 #include "chars.h"
 #include "clock.h"
+#include "note.h"
 #include "process.h"
 #include "rate.h"
 #include "retries.h"
@@ -279,34 +280,20 @@ static void read_trial(struct inspect_resource *r, uint64_t streak, uint64_t tal
 
 /* ---- override ---- */
 
-/* False when the text is of another override, or is being written. */
-static bool read_override_text(const struct state *state, struct inspect_override *out)
-{
-	const struct override_text *slot = &state->override_text[out->serial & 1];
-
-	if (load(&slot->serial) != out->serial)
-		return false;
-	out->uid = (uid_t)load(&slot->uid);
-	out->set_ms = load(&slot->at_ms);
-	chars_load(slot->text, sizeof(slot->text), out->text);
-	return load(&slot->serial) == out->serial;
-}
-
 static void read_override(const struct state *state, uint64_t w, uint64_t now_ms, struct inspect_override *out)
 {
 	uint64_t until = override_until_ms(w);
+	struct note note;
 
 	if (override_kind(w) == WORD_MOVED || override_mode(w) == OVERRIDE_NONE || (until != 0 && now_ms >= until))
 		return;
 	out->mode = override_mode(w);
 	out->until_ms = until;
 	out->serial = override_serial(w);
-	if (!read_override_text(state, out)) {
-		out->uid = 0;
-		out->set_ms = now_ms;
-		out->text[0] = '\0';
-	}
-	out->set_ms = smaller(out->set_ms, now_ms);
+	bool there = note_read(&state->override_text[out->serial & 1], out->serial, &note);
+	out->uid = note.uid;
+	out->set_ms = there ? smaller(note.at_ms, now_ms) : now_ms;
+	memcpy(out->text, note.text, sizeof(out->text));
 }
 
 /* ---- bulkhead ---- */

@@ -3,11 +3,8 @@
  * Overrides. An operator at three in the morning types one command, and every worker obeys at its next call, whether rescd is alive or not:
  * resctl changes the word itself, and the workers read it on each call.
  *
- * Setting: load the word -> text into the slot of the next serial -> CAS the word to {mode, until, serial + 1}. The word is what counts.
- * The text only explains it; it is found by the serial, so a text that belongs to another override is never shown. A slot says by
- * OVERRIDE_WRITING, or by a serial that the word does not have yet, that somebody is setting an override at this moment. The next one gives
- * it SETTER_WAIT_MS to finish, and then takes the slot: it was stopped, or is dead. (If it was stopped and goes on in the middle
- * of the text, its bytes can end up in ours. It decides nothing, and it takes an operator with SIGSTOP and bad luck.)
+ * Setting: load the word -> text into the slot of the next serial (see note.h) -> CAS the word to {mode, until, serial + 1}. The word is
+ * what counts. The text only explains it.
  *
  * Ending, released or expired, by anybody: load breaker, load override (in this order), CAS the breaker to {closed, generation + 1}, CAS
  * the override away. Whoever lost the first CAS starts again and finds what the winner made; whoever lost the second one has only closed a
@@ -22,22 +19,19 @@
 #include "override.h"
 
 #include <errno.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "budget.h"
 #include "chars.h"
 #include "clock.h"
 #include "event.h"
 #include "failpoint.h"
+#include "note.h"
 #include "policy.h"
-#include "random.h"
 #include "rate.h"
 #include "throttle.h"
 #include "transition.h"
 
-#define TRIES          64
-#define SETTER_WAIT_MS 20
+#define TRIES 64
 
 /* ---- common ---- */
 
@@ -89,54 +83,13 @@ static struct override_text *text_slot(struct state *state, uint32_t serial)
 	return &state->override_text[serial & 1];
 }
 
-/* Waits, a little, for somebody who is setting an override of this very serial. */
-static uint64_t text_settled(struct override_text *slot, uint32_t serial)
-{
-	const struct timespec pause = {0, 1000000};
-	uint64_t seen = atomic_load_explicit(&slot->serial, memory_order_acquire);
-
-	for (int i = 0; i < SETTER_WAIT_MS && ((seen & OVERRIDE_WRITING) != 0 || seen == serial); i++) {
-		nanosleep(&pause, NULL);
-		uint64_t now = atomic_load_explicit(&slot->serial, memory_order_acquire);
-		if (now != seen)
-			return now;
-	}
-	return seen;
-}
-
 /* Puts the text of the next override into its slot. False: somebody else was faster; look at the word again. */
 static bool text_put(struct state *state, uint64_t word_seen, uint32_t serial, uint64_t now_ms, const char *text)
 {
 	struct override_text *slot = text_slot(state, serial);
-	uint64_t mine = OVERRIDE_WRITING | (random_next() ^ (uint64_t)getpid()) >> 1;
-	uint64_t before = text_settled(slot, serial);
+	uint64_t claim = note_claim(slot, serial, &state->override, word_seen);
 
-	/* acq_rel: the text that we overwrite was somebody's, and ours comes after the mark. */
-	if (!atomic_compare_exchange_strong_explicit(&slot->serial, &before, mine, memory_order_acq_rel, memory_order_relaxed))
-		return false;
-	FAILPOINT("override.claimed");
-	if (atomic_load_explicit(&state->override, memory_order_acquire) != word_seen) {
-		/* The slot may hold the text of the override that is now in force: it is untouched, give it back. */
-		atomic_compare_exchange_strong_explicit(&slot->serial, &mine, before, memory_order_release, memory_order_relaxed);
-		return false;
-	}
-	/* release, each: see chars.h. */
-	atomic_store_explicit(&slot->uid, getuid(), memory_order_release);
-	atomic_store_explicit(&slot->at_ms, now_ms, memory_order_release);
-	chars_store(slot->text, sizeof(slot->text), text);
-	return atomic_compare_exchange_strong_explicit(&slot->serial, &mine, serial, memory_order_release, memory_order_relaxed);
-}
-
-static void text_get(const struct state *state, uint32_t serial, char text[OVERRIDE_TEXT])
-{
-	const struct override_text *slot = &state->override_text[serial & 1];
-
-	if (atomic_load_explicit(&slot->serial, memory_order_acquire) == serial)
-		chars_load(slot->text, OVERRIDE_TEXT, text);
-	else
-		text[0] = '\0';
-	if (atomic_load_explicit(&slot->serial, memory_order_acquire) != serial)
-		text[0] = '\0';
+	return claim != 0 && note_write(slot, claim, serial, now_ms, text);
 }
 
 /* ---- setting ---- */
@@ -242,9 +195,9 @@ bool override_expire(const struct map *map, uint32_t index, uint32_t life, uint6
 			return false;
 		if (!is_over(seen, now_ms))
 			return !in_force(seen);
-		char text[OVERRIDE_TEXT];
-		text_get(map_state(map, index), override_serial(seen), text);
-		int r = end(map, index, life, breaker, seen, now_ms, EVENT_EXPIRED, text);
+		struct note note;
+		note_read(text_slot(map_state(map, index), override_serial(seen)), override_serial(seen), &note);
+		int r = end(map, index, life, breaker, seen, now_ms, EVENT_EXPIRED, note.text);
 		if (r != 0 && r != -EAGAIN)
 			return false;
 	}

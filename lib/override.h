@@ -16,9 +16,6 @@
 #include "map.h"
 #include "words.h"
 
-/* In override_text.serial, with a random number below it: somebody is writing this text. */
-#define OVERRIDE_WRITING (UINT64_C(1) << 63)
-
 /*
  * Forces a resource. for_ms 0: until released. text: the reason, cut to fit. Verifies that the word is there before it says so.
  * 0; -EINVAL no such mode; -ENOENT; -EBUSY when others changed it at the same moment, several times.

@@ -346,7 +346,7 @@ struct shard {
 };
 
 struct override_text {
-	word serial; /* the override whose text this is, or OVERRIDE_WRITING */
+	word serial; /* the override whose text this is, or NOTE_WRITING */
 	word uid;
 	word at_ms;
 	_Atomic char text[OVERRIDE_TEXT];

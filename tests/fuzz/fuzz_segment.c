@@ -38,6 +38,7 @@
 #include "metrics.h"
 #include "move.h"
 #include "once.h"
+#include "note.h"
 #include "override.h"
 #include "permit.h"
 #include "policy.h"
@@ -350,7 +351,7 @@ static uint64_t some_value(struct input *in)
 	case 14:
 		return now.successor.base != NULL && rest % 2 != 0 ? now.successor.generation : base.rescd.generation;
 	case 15:
-		return (rest & 1) != 0 ? SHARD_COMMON : OVERRIDE_WRITING | rest;
+		return (rest & 1) != 0 ? SHARD_COMMON : NOTE_WRITING | rest;
 	default:
 		return some_newer_value(which % 24, rest);
 	}

@@ -385,7 +385,7 @@ BY_RESCD = {
         once.closed once.moved once.absent once.claimed once.written once.looked once.recorded""",
 }
 BY_RESCTL = {
-    "force ledger closed --for 10s --why drill": "override.claimed override.text override.set event.claimed event.filled",
+    "force ledger closed --for 10s --why drill": "note.claimed override.text override.set event.claimed event.filled",
     "release ledger": """override.ending override.closed override.gone
         transition.claimed transition.proposed transition.won transition.explained transition.recorded transition.event
         event.claimed event.filled""",

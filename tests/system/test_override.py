@@ -129,7 +129,7 @@ def test_the_event_has_the_uid_of_the_operator(host):
     assert rescd.show("payments")["override"]["uid"] == NOBODY
 
 
-@pytest.mark.parametrize("point", ["override.claimed", "override.text", "override.set"])
+@pytest.mark.parametrize("point", ["note.claimed", "override.text", "override.set"])
 def test_a_resctl_that_dies_while_forcing_leaves_all_or_nothing(host, point):
     rescd = host(FIVE)
     worker = rescd.worker()

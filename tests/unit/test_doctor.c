@@ -11,6 +11,7 @@
 #include "every_guard.h"
 #include "named.h"
 #include "once.h"
+#include "note.h"
 #include "override.h"
 #include "permit.h"
 #include "process.h"
@@ -332,7 +333,7 @@ static void override_over(void)
 static void override_without_text(void)
 {
 	ck_assert_int_eq(override_set(&n.map, n.index, OVERRIDE_OPEN, 0, "maintenance"), 0);
-	fixture_store(&n.state->override_text[override_serial(fixture_load(&n.state->override)) & 1].serial, OVERRIDE_WRITING | 5);
+	fixture_store(&n.state->override_text[override_serial(fixture_load(&n.state->override)) & 1].serial, NOTE_WRITING | 5);
 }
 
 static void limit_to(unsigned target, unsigned effective, unsigned debt)

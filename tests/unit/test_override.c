@@ -277,7 +277,7 @@ static int die_at(const char *point, enum what what)
 
 START_TEST(F7_death_of_a_setter_before_the_word)
 {
-	static const char *const points[] = {"override.claimed=kill", "override.text=kill"};
+	static const char *const points[] = {"note.claimed=kill", "override.text=kill"};
 
 	for (size_t i = 0; i < 2; i++) {
 		ck_assert_int_eq(die_at(points[i], SET), -SIGKILL);

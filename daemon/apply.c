@@ -25,6 +25,7 @@
 #include "clock.h"
 #include "error.h"
 #include "failpoint.h"
+#include "injection.h"
 #include "log.h"
 #include "permit.h"
 #include "policy.h"
@@ -221,6 +222,8 @@ static void write_resource(const struct map *map, const char *name, const struct
 	FAILPOINT("apply.settled");
 	policy_write(map, (uint32_t)index, policy);
 	FAILPOINT("apply.written");
+	if ((policy->flags & POLICY_INJECTION) == 0)
+		injection_forbid(map, (uint32_t)index);
 	record_apply(map, (uint32_t)index, policy);
 	add_name(report, "changed", name);
 }
@@ -242,6 +245,7 @@ static void write_others(const struct map *map, const struct config *config, jso
 			write_resource(map, name, &policy, report);
 			continue;
 		}
+		injection_forbid(map, i);
 		record_retire(map, i);
 		add_name(report, "removed", name);
 	}

@@ -324,12 +324,17 @@ static void put_field(struct draft *draft, enum key_id id, uint64_t value)
 	memcpy((char *)&draft->policy + config_keys[id].offset, &value, sizeof(value));
 }
 
+static void put_flag(struct draft *draft, uint64_t flag, bool on)
+{
+	draft->policy.flags = on ? draft->policy.flags | flag : draft->policy.flags & ~flag;
+}
+
 static void store(struct draft *draft, enum key_id id, uint64_t stored)
 {
 	const struct key *key = &config_keys[id];
 
-	if (id == KEY_LATENCY) {
-		draft->policy.flags = stored ? draft->policy.flags | POLICY_LATENCY : draft->policy.flags & ~(uint64_t)POLICY_LATENCY;
+	if (key->type == KEY_BOOLEAN) {
+		put_flag(draft, id == KEY_LATENCY ? POLICY_LATENCY : POLICY_INJECTION, stored != 0);
 		return;
 	}
 	if (key->type == KEY_MODE_WORD) {

@@ -72,6 +72,8 @@ const struct key config_keys[KEYS] = {
 
         [KEY_LATENCY] = {"latency", BLOCK_RESOURCE, KEY_BOOLEAN, .fallback = "true",
                          .text = "keep a latency histogram; false saves two clock reads a call"},
+        [KEY_INJECTION] = {"injection", BLOCK_RESOURCE, KEY_BOOLEAN, .fallback = "false",
+                           .text = "an operator may make calls fail or wait on purpose, for a time: see `resctl inject`"},
         [KEY_RESOURCE_MODE] = {"mode", BLOCK_RESOURCE, KEY_MODE_WORD, .words = resource_modes, .fallback = "`\"enforce\"`",
                                .text = "of the blocks that do not say it themselves; `shadow`: they decide and count, and refuse nothing"},
 

@@ -8,8 +8,8 @@
  *	- One record a name, whoever asks at the same time; rescd alone writes records.
  *	- At most "made" of them at a time. When there is no room, the one that was idle longest goes first, whatever "idle" says, but
  *	  only one that is at rest and was not called for a second. If there is none, the answer is -ENOSPC and is counted.
- *	- At rest: nobody is inside or waits, no override, and the breaker is closed. An open one is what the next caller must find, so
- *	  it stays, until its probe was due for an hour (or for "idle", if that is longer) and nobody came: that dependency is not asked
+ *	- At rest: nobody is inside or waits, no override, no injection, and the breaker is closed. An open one is what the next caller must
+ *find, so it stays, until its probe was due for an hour (or for "idle", if that is longer) and nobody came: that dependency is not asked
  *	  for any more, and a table full of the dead would be closed to the living. The same for one that is half-open, whose probe was
  *	  cancelled or died, when nobody has called for so long.
  *	- The configuration's own resources are never retired here.
@@ -181,12 +181,17 @@ static bool keys_are_in_work(struct made *made, uint32_t index)
 	return made->keys_working;
 }
 
+static bool is_injected(const struct map *map, const struct state *state)
+{
+	return map_has(map, 2) && injection_is_on(load(&state->injection));
+}
+
 static bool rests(struct made *made, uint32_t index, uint64_t now_ms)
 {
 	const struct map *map = &made->instance->map;
 	const struct state *state = map_state(map, index);
 
-	return breaker_rests(made, index, now_ms) && override_mode(load(&state->override)) == OVERRIDE_NONE &&
+	return breaker_rests(made, index, now_ms) && override_mode(load(&state->override)) == OVERRIDE_NONE && !is_injected(map, state) &&
 	       limit_debt(load(&state->limit)) == 0 && permit_occupied(map, state) == 0 && waiting_count(map, state) == 0 &&
 	       !probes_are_out(state) && !keys_are_in_work(made, index);
 }

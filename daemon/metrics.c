@@ -204,6 +204,7 @@ static const struct counter_family families[] = {
         {"resc_probes_reclaimed", NULL, "probes_reclaimed", "Probe leases taken back from dead or overdue owners."},
         {"resc_permits_reclaimed", NULL, "permits_reclaimed", "Permits taken back from dead owners."},
         {"resc_retries", NULL, "retries", "Retries granted."},
+        {"resc_injection_calls", "fault", "injected_", "Admitted calls that drew a fault which an operator injects, by fault."},
         {"resc_retries_refused", "reason", "retry_", "Retries refused, by reason."},
 };
 
@@ -357,6 +358,33 @@ static void write_rate(const struct page *page)
 	gauge(page, "resc_throttle_requests", "Requests in the throttle's window now.", throttle_requests_of);
 	gauge(page, "resc_throttle_accepts", "Of the requests in the throttle's window, those that the dependency accepted.",
 	      throttle_accepts_of);
+}
+
+static double injected_failures_of(const struct inspect_resource *r)
+{
+	return (double)r->injection.what.fail_ppm / 1e6;
+}
+static double injected_delays_of(const struct inspect_resource *r)
+{
+	return (double)r->injection.what.share_ppm / 1e6;
+}
+static double injected_latency_of(const struct inspect_resource *r)
+{
+	return (double)r->injection.what.latency_ms / 1e3;
+}
+static double injection_left_of(const struct inspect_resource *r)
+{
+	return r->injection.on ? (double)(r->injection.until_ms - r->now_ms) / 1e3 : 0;
+}
+
+static void write_injection(const struct page *page)
+{
+	tokens(page, "resc_injection_fail_ratio", "Share of the calls that an operator's injection makes fail now, 0 to 1.",
+	       injected_failures_of);
+	tokens(page, "resc_injection_latency_ratio", "Share of the calls that an operator's injection slows down now, 0 to 1.",
+	       injected_delays_of);
+	tokens(page, "resc_injection_latency_seconds", "How long those are made to wait.", injected_latency_of);
+	tokens(page, "resc_injection_left_seconds", "How long an operator's injection goes on; 0: there is none.", injection_left_of);
 }
 
 /* ---- latencies ---- */
@@ -513,6 +541,7 @@ int metrics_write(FILE *out, const struct map *map, bool openmetrics)
 	write_permits(&page);
 	write_retries(&page);
 	write_rate(&page);
+	write_injection(&page);
 	write_latency(&page);
 	if (openmetrics)
 		fputs("# EOF\n", out);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Why this exists: the protocols of the library are complete without rescd, but they go on only when somebody calls. An override on a
- * resource that nobody calls would stay in force on paper, an overdue probe would show as out, a raised limit would stay low, and the
- * verdict of a trial or the record of a transition whose author was killed would wait for the next one. So rescd looks once a second.
+ * Why this exists: the protocols of the library are complete without rescd, but they go on only when somebody calls. An override (or an
+ * injection) on a resource that nobody calls would stay in force on paper, an overdue probe would show as out, a raised limit would stay
+ * low, and the verdict of a trial or the record of a transition whose author was killed would wait for the next one. So rescd looks once a
+ * second.
  *
  * What it guarantees: whatever it does here, any worker may do at the same moment; each is one CAS of the value that was seen. The pass
  * reads the first lines of each state with pread(2), which needs no page of ours, and goes to the state itself only where that reading
@@ -17,6 +18,7 @@
 #include "call.h"
 #include "clock.h"
 #include "count.h"
+#include "injection.h"
 #include "override.h"
 #include "permit.h"
 #include "policy.h"
@@ -88,6 +90,9 @@ static void look_at_state(const struct map *map, uint32_t index)
 	uint64_t breaker = transition_complete(map, index, 0);
 
 	override_expire(map, index, 0, clock_coarse_ms(map));
+	injection_expire(map, index, 0, clock_coarse_ms(map));
+	if ((policy_flags(map, index) & POLICY_INJECTION) == 0)
+		injection_forbid(map, index);
 	if (breaker_tag(breaker) == TAG_HALF_OPEN)
 		look_at_trial(map, index, state, breaker_generation(breaker));
 	permit_settle(map, state);
@@ -106,14 +111,22 @@ static bool glance_at(const struct map *map, uint32_t index, struct glance *glan
 	return pread(map->fd, glance, sizeof(*glance), offset) == (ssize_t)sizeof(*glance);
 }
 
+/* An injection that is over, or was set in the moment in which the policy forbade it. */
+static bool needs_its_end(const struct map *map, uint32_t index, uint64_t injection, uint64_t now_ms)
+{
+	return map_has(map, 2) && injection_is_on(injection) &&
+	       (!injection_holds(injection, now_ms) || (policy_flags(map, index) & POLICY_INJECTION) == 0);
+}
+
 /* Words that change meanwhile may be read half old and half new: then there is a look too many, or one a second later. */
-static bool worth_a_look(const struct glance *glance, uint64_t now_ms)
+static bool worth_a_look(const struct map *map, uint32_t index, const struct glance *glance, uint64_t now_ms)
 {
 	uint64_t breaker = GLANCE(glance, breaker), override = GLANCE(glance, override), limit = GLANCE(glance, limit);
 	uint64_t until_ms = override_until_ms(override);
 
 	return breaker_tag(breaker) == TAG_HALF_OPEN || breaker_generation(breaker) != recorded_generation(GLANCE(glance, recorded)) ||
 	       (override_mode(override) != OVERRIDE_NONE && until_ms != 0 && until_ms <= now_ms) ||
+	       needs_its_end(map, index, GLANCE(glance, injection), now_ms) ||
 	       limit_effective(limit) + limit_debt(limit) < limit_target(limit);
 }
 
@@ -127,7 +140,7 @@ void states_tick(const struct map *map)
 		/* acquire: pairs with the release of the hash by record_publish */
 		if (atomic_load_explicit(&map_policy(map, i)->name_hash, memory_order_acquire) == 0)
 			continue;
-		if (glance_at(map, i, &glance) && worth_a_look(&glance, clock_coarse_ms(map)))
+		if (glance_at(map, i, &glance) && worth_a_look(map, i, &glance, clock_coarse_ms(map)))
 			look_at_state(map, i);
 	}
 	states_forget(map);

@@ -10,6 +10,7 @@
  *
  * RESC_OUTCOMES(X):  X(NAME, name, text)       how a call ended, as the caller says it to resc_leave
  * RESC_REFUSALS(X):  X(NAME, name, text)       why resc_enter did not admit; each is a counter "refused_<name>"
+ * RESC_INJECTED_ANSWERS(X): X(NAME, name, text) what resc_enter says of a call whose outcome an operator has made
  * RESC_ONCE_ANSWERS(X): X(NAME, name, text)    what resc_once_begin says of a key that is known
  * RESC_COUNTERS(X):  X(name, text)             everything else that only ever grows
  * RESC_FALLBACKS(X): X(name, text)             what a caller did instead; each is a counter "fallback_<name>"
@@ -48,6 +49,11 @@
 	X(UPSTREAM, upstream, "the call was already retried upstream; only one layer retries")                         \
 	X(PUSHBACK, pushback, "the server said not to retry")                                                          \
 	X(RETRY_IN_FLIGHT, retry_in_flight, "too many retries are in flight")
+
+/* Answers of resc_enter that are no refusals: the call was admitted, and has had its outcome from an operator. */
+#define RESC_INJECTED_ANSWERS(X)                                                                                       \
+	X(INJECTED, injected, "an operator injected a failure: the call counts as one that the dependency failed")     \
+	X(INJECTED_TIMEOUT, injected_timeout, "an operator injected a latency that reached the timeout of the attempt")
 
 /* Answers of resc_once_begin beside "first" (0). */
 #define RESC_ONCE_ANSWERS(X)                                                                                           \
@@ -94,7 +100,9 @@
 	X(once_replayed, "repeated keys that got the stored answer")                                                   \
 	X(once_busy, "repeated keys that were in progress elsewhere")                                                  \
 	X(once_unknown, "repeated keys whose first caller died in the middle")                                         \
-	X(once_full, "keys refused because the table was full")
+	X(once_full, "keys refused because the table was full")                                                        \
+	X(injected_failures, "admitted calls that drew an injected failure")                                            \
+	X(injected_delays, "admitted calls that drew an injected latency")
 
 #define RESC_FALLBACKS(X)                                                                                              \
 	X(stale, "an older answer")                                                                                    \
@@ -115,7 +123,9 @@
 	X(REAPED, reaped)                                                                                              \
 	X(DAEMON_START, daemon_start)                                                                                  \
 	X(DAEMON_STOP, daemon_stop)                                                                                    \
-	X(SUPERSEDED, superseded)
+	X(SUPERSEDED, superseded)                                                                                      \
+	X(INJECTED, injected)                                                                                          \
+	X(INJECTION_ENDED, injection_ended)
 
 #define RESC_REASONS(X)                                                                                                \
 	X(NONE, none, "nothing happened yet")                                                                          \

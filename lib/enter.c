@@ -13,6 +13,9 @@
  * a cell in the queue and nothing else; one that waits for the rate limit has its tokens and nothing else. Every try begins with
  * the breaker, so a call that waited does not go to a dependency that has failed meanwhile. Only the throttle, which draws, is asked once.
  *
+ * An operator's injection, where one is in force and allowed, falls on calls that all guards have admitted. It is met after the read-side
+ * section, with the ticket complete: a call that it fails is left like any other.
+ *
  * A death between any two steps leaves a permit, a lease or a cell of the queue, which the reaper frees, or tokens of the rate limit, which
  * time brings back.
  */
@@ -23,6 +26,7 @@
 #include "call.h"
 #include "deadline.h"
 #include "failpoint.h"
+#include "injection.h"
 #include "override.h"
 #include "permit.h"
 #include "policy.h"
@@ -55,6 +59,7 @@ struct reserved {
 	struct state *futex; /* sleep on its wait word; NULL: not waiting for a permit */
 	uint32_t futex_value;
 	struct queued queued;
+	struct injected injected; /* where e->injected */
 };
 
 /* What a caller wants, and the time of the decision: read at most once a try, and only when a guard needs it. */
@@ -66,6 +71,7 @@ struct entering {
 	uint32_t would;            /* bits by enum would: guards in shadow mode that would have refused */
 	bool drawn;                /* the throttle has had its say: once a call, or who waits would be refused far too often */
 	bool reserves;             /* *reserved has been made */
+	bool injected;             /* an operator's injection fell on this call */
 	struct reserved *reserved; /* room for it: a plain call never touches it */
 };
 
@@ -550,6 +556,20 @@ static int64_t attempt_timeout_ms(const struct policy *policy, bool probe, int64
 	return limit >= 0 && limit < left ? limit : left;
 }
 
+/* Does an operator's injection fall on this call? Asked when it is admitted for certain: each number is a call. */
+COLD static void draw_injection(const struct view *v, struct entering *e)
+{
+	struct injected *injected = &reserved(e)->injected;
+
+	e->injected = injection_draw(v, coarse_ms(v, e), injected);
+	if (!e->injected)
+		return;
+	if (injected->fails)
+		count(v, COUNTER_injected_failures);
+	if (injected->latency_ms != 0)
+		count(v, COUNTER_injected_delays);
+}
+
 /* What else there is to do for a call that was admitted by a resource that is not plain. */
 APART static bool settle_admitted(const struct view *v, struct entering *e, const resc_ticket *t)
 {
@@ -561,6 +581,8 @@ APART static bool settle_admitted(const struct view *v, struct entering *e, cons
 		count(v, COUNTER_waited);
 	if (!ticket_is_tracked(t))
 		count(v, COUNTER_untracked);
+	if (v->injects && injection_is_on(atomic_load_explicit(&v->state->injection, memory_order_relaxed)))
+		draw_injection(v, e);
 	return true;
 }
 
@@ -666,14 +688,18 @@ COLD static int enter_again(struct resc_resource *resource, struct entering *e, 
 	return -EAGAIN;
 }
 
+static void sleep_slice(uint64_t ns)
+{
+	struct timespec slice = {.tv_sec = 0, .tv_nsec = (long)smaller(ns, WAITING_SLICE_NS)};
+
+	nanosleep(&slice, NULL);
+}
+
 /* On the clock of deadlines, which in a test is moved by hand: so it is asked again at least every slice. */
 static void sleep_until(uint64_t ns)
 {
-	for (uint64_t now = (uint64_t)resc_now_ns(); now < ns; now = (uint64_t)resc_now_ns()) {
-		uint64_t left = smaller(ns - now, WAITING_SLICE_NS);
-		struct timespec slice = {.tv_sec = 0, .tv_nsec = (long)left};
-		nanosleep(&slice, NULL);
-	}
+	for (uint64_t now = (uint64_t)resc_now_ns(); now < ns; now = (uint64_t)resc_now_ns())
+		sleep_slice(ns - now);
 }
 
 /* A call that slept for its tokens, and was then refused by another guard. In another segment than the one where they were taken they are
@@ -712,6 +738,52 @@ COLD static int enter_after_waiting(struct resc_resource *resource, struct enter
 	return r;
 }
 
+/* ---- injected faults ---- */
+
+static bool goes_on(struct resc_resource *resource, uint32_t serial)
+{
+	read_lock();
+	bool on = injection_goes_on(atomic_load_explicit(&resource->view, memory_order_acquire), serial);
+	read_unlock();
+	return on;
+}
+
+/* Milliseconds that the call has lost. It does not sleep on where the operator has ended it. */
+static int64_t sleep_injected(struct resc_resource *resource, int64_t ms, uint32_t serial)
+{
+	const int64_t began = resc_now_ns(), end = began + ms * 1000000;
+	int64_t now = began;
+
+	while (now < end && goes_on(resource, serial)) {
+		sleep_slice((uint64_t)(end - now));
+		now = resc_now_ns();
+	}
+	return (now - began) / 1000000;
+}
+
+/*
+ * The call is admitted, and an operator has it wait, fail, or both: what the dependency would do to it, so it is left here as one that the
+ * dependency did it to. 0: it was slowed, and goes on with the time that is left of it.
+ */
+COLD static int meet_injection(const struct entering *e, resc_ticket *t)
+{
+	const struct injected *injected = &e->reserved->injected;
+	int64_t limit_ms = t->timeout_ms;
+	bool cut = limit_ms >= 0 && injected->latency_ms >= limit_ms;
+	int64_t ms = sleep_injected(t->resource, cut ? limit_ms : injected->latency_ms, injected->serial);
+	bool late = cut && ms >= limit_ms;
+
+	FAILPOINT("enter.injected");
+	if (!late && !injected->fails) {
+		if (limit_ms >= 0)
+			t->timeout_ms = ms < limit_ms ? limit_ms - ms : 1;
+		return 0;
+	}
+	resc_leave(t, late ? RESC_TIMEOUT : RESC_FAIL);
+	t->retry_after_ms = -1;
+	return late ? RESC_E_INJECTED_TIMEOUT : RESC_E_INJECTED;
+}
+
 int resc_enter(resc_resource *resource, const resc_options *options, resc_ticket *ticket)
 {
 	static const resc_options none = RESC_OPTIONS_INIT;
@@ -740,5 +812,5 @@ int resc_enter(resc_resource *resource, const resc_options *options, resc_ticket
 	}
 	ticket->resource = resource;
 	ticket->seal = ticket_seal(ticket);
-	return 0;
+	return __builtin_expect(e.injected, 0) ? meet_injection(&e, ticket) : 0;
 }

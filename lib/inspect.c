@@ -296,6 +296,27 @@ static void read_override(const struct state *state, uint64_t w, uint64_t now_ms
 	memcpy(out->text, note.text, sizeof(out->text));
 }
 
+/* ---- injection ---- */
+
+/* As a call would see it: what the policy does not allow, or whose setting is another's, does nothing. */
+static void read_injection(const struct map *map, const struct state *state, struct inspect_resource *r)
+{
+	struct inspect_injection in = {.on = true};
+	struct note note;
+
+	if (!map_has(map, 2) || (r->policy.flags & POLICY_INJECTION) == 0)
+		return;
+	uint64_t w = load(&state->injection);
+	if (!injection_holds(w, r->now_ms) || !injection_read(state, w, &in.what))
+		return;
+	in.until_ms = injection_until_ms(w);
+	bool there = note_read(&state->injection_text[injection_serial(w) & 1], injection_serial(w), &note);
+	in.uid = note.uid;
+	in.set_ms = there ? smaller(note.at_ms, r->now_ms) : r->now_ms;
+	memcpy(in.text, note.text, sizeof(in.text));
+	r->injection = in;
+}
+
 /* ---- bulkhead ---- */
 
 static void read_permits(const struct map *map, const struct state *state, struct inspect_resource *r)
@@ -382,6 +403,7 @@ static bool read_state(const struct map *map, const struct state *state, struct 
 	r->now_ms = clock_coarse_ms(map);
 	read_breaker(r, breaker, transition);
 	read_override(state, override, r->now_ms, &r->override);
+	read_injection(map, state, r);
 	read_window(map, state, r);
 	read_trial(r, streak, tally, probes);
 	return load(&state->breaker) == breaker;

@@ -7,6 +7,7 @@
 #define RESC_INSPECT_H
 
 #include "event.h"
+#include "injection.h"
 #include "map.h"
 #include "once.h"
 #include "policy.h"
@@ -39,6 +40,15 @@ struct inspect_override {
 	char text[OVERRIDE_TEXT];
 };
 
+struct inspect_injection {
+	bool on; /* in force, allowed, and not over */
+	struct injection what;
+	uint64_t until_ms; /* segment time */
+	uint64_t set_ms;
+	uid_t uid;
+	char text[OVERRIDE_TEXT];
+};
+
 struct inspect_latency {
 	uint64_t count;
 	uint64_t sum_us;
@@ -59,6 +69,7 @@ struct inspect_resource {
 	bool probe_due;     /* open and due */
 	enum reason reason; /* why it came into this state */
 	struct inspect_override override;
+	struct inspect_injection injection;
 
 	uint64_t window_calls; /* of the current generation, in the window now; failures and slow are at most this */
 	uint64_t window_failures;

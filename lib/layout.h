@@ -190,6 +190,10 @@
 	X(0, state, calls)						\
 	X(0, state, override_text)					\
 	X(0, state, probes)						\
+	X(2, state, injection)						\
+	X(2, state, injected)						\
+	X(2, state, injection_setting)					\
+	X(2, state, injection_text)					\
 	X(0, once_entry, hash)						\
 	X(0, once_entry, expires_ms)					\
 	X(0, once_entry, on_death)					\
@@ -252,7 +256,7 @@ bool layout_sizes_are_sound(const struct segment_sizes *sizes, unsigned minor);
 
 struct layout_version_text {
 	char library[16]; /* "0.1.0" */
-	char format[16];  /* "1.1" */
+	char format[16];  /* "1.2" */
 };
 /* Both "" for 0. */
 struct layout_version_text layout_version_text(uint32_t version);

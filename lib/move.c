@@ -31,7 +31,7 @@ bool move_is_same(const struct map *from, const struct map *to, uint32_t index)
 	       policy_name_any(to, index, new_name) && strcmp(old_name, new_name) == 0;
 }
 
-/* override, streak, tokens and rate carry an enum word_kind at this bit. */
+/* override, injection, streak, tokens and rate carry an enum word_kind at this bit. */
 static unsigned kind_of(uint64_t w, unsigned shift)
 {
 	return (unsigned)(w >> shift) & 3;
@@ -168,9 +168,21 @@ static bool began_anew(const struct state *old, const struct state *new)
 	       breaker_tag(atomic_load_explicit(&old->breaker, memory_order_acquire)) != TAG_MOVED;
 }
 
+/* Setting and text first: who sees the word in the new one finds them there. */
+static void move_injection(const struct map *from, struct state *old, const struct map *to, struct state *new)
+{
+	if (!map_has(from, 2) || !map_has(to, 2))
+		return;
+	for (unsigned i = 0; i < 2; i++) {
+		copy_once(&old->injection_setting[i], &new->injection_setting[i]);
+		copy_text(&old->injection_text[i], &new->injection_text[i]);
+	}
+	raise_to(&new->injected, atomic_load_explicit(&old->injected, memory_order_relaxed));
+	move_word(&old->injection, &new->injection, 62);
+}
+
 void move_words(const struct map *from, struct state *old, const struct map *to, struct state *new)
 {
-	(void)to;
 	if (began_anew(old, new))
 		return;
 	if (breaker_tag(atomic_load_explicit(&old->breaker, memory_order_acquire)) != TAG_MOVED) {
@@ -184,6 +196,7 @@ void move_words(const struct map *from, struct state *old, const struct map *to,
 	/* Before anybody counts in the new one: its numbers go on where the old ones are. */
 	raise_to(&new->calls, atomic_load_explicit(&old->calls, memory_order_relaxed));
 	move_word(&old->override, &new->override, 62);
+	move_injection(from, old, to, new);
 	move_word(&old->streak, &new->streak, 46);
 	/* Twice: what is in the tokens that were moved was earned, and its interval claimed, before. */
 	budget_carry(old, new);

@@ -3,7 +3,7 @@
  * From a superseded segment to its successor. Everything here may be done by anybody, by several at once, any number
  * of times, and be cut off anywhere by a death.
  *
- * Words (breaker, override, streak, tokens, rate): r = load new (empty or prepared) -> w = load old; MOVED: done -> CAS new r ->
+ * Words (breaker, override, injection, streak, tokens, rate): r = load new (empty or prepared) -> w = load old; MOVED: done -> CAS new r ->
  * prepared|w -> CAS old w -> MOVED; on a failed CAS start again.
  * Permits: the new limit is born {target, effective 0, debt target}; close the old one {0, 0, 0} for good -> occupied = old cells that are
  * not 0 -> debt = min(debt, occupied).

@@ -39,6 +39,11 @@ static void fresh_state(const struct map *map, uint32_t index, const struct poli
 	atomic_store_explicit(&state->streak, streak_make(generation, WORD_LIVE, 0), memory_order_relaxed);
 	atomic_store_explicit(&state->override, override_make(WORD_LIVE, OVERRIDE_NONE, override_serial(override), 0),
 	                      memory_order_relaxed);
+	if (map_has(map, 2)) {
+		uint64_t injection = atomic_load_explicit(&state->injection, memory_order_relaxed);
+		atomic_store_explicit(&state->injection, injection_make(WORD_LIVE, false, injection_serial(injection), 0),
+		                      memory_order_relaxed);
+	}
 	budget_start(map, state, policy, now);
 	atomic_store_explicit(&state->rate, rate_make(WORD_LIVE, (unsigned)policy->rate_epoch, 0), memory_order_relaxed);
 	if (breaker_tag(old) != TAG_EMPTY)

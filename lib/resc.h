@@ -78,6 +78,9 @@ enum resc_answer {
 	RESC_E_THROTTLED = 10,  /* client-side throttle: the dependency accepts too few of the calls */
 	RESC_E_RETRIES = 11,    /* this call is a retry, and too many retries are in flight */
 
+	RESC_E_INJECTED = 32,         /* resc_enter: admitted, and failed on purpose: an operator rehearses. As a call with RESC_FAIL */
+	RESC_E_INJECTED_TIMEOUT = 33, /* the same, by a latency that reached the timeout. As a call with RESC_TIMEOUT */
+
 	RESC_E_ATTEMPTS = 64,       /* resc_retry: all attempts used up */
 	RESC_E_BUDGET = 65,         /* resc_retry: the retry budget is empty */
 	RESC_E_RETRY_DEADLINE = 66, /* resc_retry: the deadline would pass before the next attempt */
@@ -451,6 +454,8 @@ struct resc_counters {
 	uint64_t fallback_empty;
 	uint64_t fallback_alternative;
 	uint64_t fallback_other;
+	uint64_t injected_failures;
+	uint64_t injected_delays;
 };
 
 /*

@@ -211,6 +211,17 @@ static int64_t request_deadline(resc_resource *resource, int64_t deadline_ns)
 	return total == 0 ? deadline_ns : resc_deadline_within_ms(deadline_ns, total);
 }
 
+/* A call that was admitted, from here to its outcome. */
+static enum resc_outcome attempt_one(resc_ticket *ticket, resc_attempt_fn attempt, void *arg, unsigned n)
+{
+	enum resc_outcome outcome = attempt(arg, ticket->timeout_ms, n);
+
+	if ((unsigned)outcome > RESC_CANCELLED)
+		outcome = RESC_FAIL;
+	resc_leave(ticket, outcome);
+	return outcome;
+}
+
 int resc_run(resc_resource *resource, resc_attempt_fn attempt, void *arg, const resc_options *options, int *last)
 {
 	resc_options o = RESC_OPTIONS_INIT;
@@ -228,13 +239,14 @@ int resc_run(resc_resource *resource, resc_attempt_fn attempt, void *arg, const 
 	for (unsigned n = 1;; n++) {
 		resc_ticket ticket;
 		int64_t wait_ns;
+		enum resc_outcome outcome = RESC_OK;
 		int r = resc_enter(resource, &o, &ticket);
-		if (r != 0)
+		if (r == RESC_E_INJECTED || r == RESC_E_INJECTED_TIMEOUT)
+			outcome = r == RESC_E_INJECTED ? RESC_FAIL : RESC_TIMEOUT;
+		else if (r != 0)
 			return r;
-		enum resc_outcome outcome = attempt(arg, ticket.timeout_ms, n);
-		if ((unsigned)outcome > RESC_CANCELLED)
-			outcome = RESC_FAIL;
-		resc_leave(&ticket, outcome);
+		else
+			outcome = attempt_one(&ticket, attempt, arg, n);
 		if (last != NULL)
 			*last = (int)outcome;
 		if (outcome != RESC_FAIL && outcome != RESC_TIMEOUT)

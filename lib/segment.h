@@ -41,7 +41,7 @@
 
 #define SEGMENT_MAGIC 0x31676573637365ffull /* bytes ff "escseg1": not text */
 #define SEGMENT_MAJOR 1
-#define SEGMENT_MINOR 1
+#define SEGMENT_MINOR 2
 #define SEGMENT_MINORS 32u /* so many that a header has hashes for */
 #define SEGMENT_PAGE 4096u
 #define SEGMENT_LINE 128u
@@ -157,6 +157,7 @@ struct segment_daemon {
 #define POLICY_RETRY_CAP 512u    /* a cap on retries in flight */
 #define POLICY_TIMEOUT 1024u
 #define POLICY_MADE 2048u        /* made at run time from a pattern; may be retired when idle */
+#define POLICY_INJECTION 4096u   /* an operator may have calls fail: see injection.h */
 /* The block decides and counts, and refuses nothing. */
 #define POLICY_SHADOW_BREAKER (UINT64_C(1) << 32)
 #define POLICY_SHADOW_BUDGET (UINT64_C(1) << 33)
@@ -372,6 +373,7 @@ struct state {
 	word bad_tick;    /* {generation:16, tick:48}: the last bucket with a failed or slow call; successes look for a verdict only then */
 	word transition;  /* {generation:16, reason:8, ms:40}: the last transition, by who won it, after the CAS */
 	word counted[3];  /* {generation:16, count:48}: closed, opened, half-opened, and the last transition that was counted there */
+	word injection;   /* since 2: {kind:2, on:2, serial:20, until_ms:40}: see injection.h, also for injected and its text */
 
 	/* Written by failures and probes. */
 	_Alignas(SEGMENT_LINE) word streak; /* {generation:16, kind:2, 0:14, failures:32} */
@@ -396,6 +398,11 @@ struct state {
 
 	/* {life:32, generation:8, granted_ms:24}, or 0 */
 	_Alignas(SEGMENT_LINE) word probes[PROBES_LIMIT];
+
+	/* Since 2. Written where faults are injected, and only then. */
+	_Alignas(SEGMENT_LINE) word injected;     /* calls that came to an injection; only grows */
+	_Alignas(SEGMENT_LINE) word injection_setting[2]; /* {serial:4, fail_ppm:20, share_ppm:20, latency_ms:20}, by serial & 1 */
+	struct override_text injection_text[2];   /* by serial & 1 */
 
 	/*
 	 * then, by sizes and dims:

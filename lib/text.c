@@ -18,6 +18,7 @@ static const char *answer_text(int result)
 		return text;
 		RESC_REFUSALS(X)
 		RESC_RETRY_REFUSALS(X)
+		RESC_INJECTED_ANSWERS(X)
 #undef X
 #define X(NAME, name, text)                                                                                                                \
 	case RESC_ONCE_##NAME:                                                                                                             \
@@ -78,6 +79,7 @@ const char *resc_answer_name(int result)
 		return #name;
 		RESC_REFUSALS(X)
 		RESC_RETRY_REFUSALS(X)
+		RESC_INJECTED_ANSWERS(X)
 #undef X
 #define X(NAME, name, text)                                                                                                                \
 	case RESC_ONCE_##NAME:                                                                                                             \

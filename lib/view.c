@@ -82,7 +82,8 @@ static bool has_shares(const struct policy *p)
 /* Are there guards that an ordinary call has to be asked for one by one? */
 static bool is_plain(const struct policy *p)
 {
-	const uint64_t others = POLICY_RATE | POLICY_THROTTLE | POLICY_RETRY_CAP | POLICY_SHADOW_BREAKER | POLICY_SHADOW_BULKHEAD;
+	const uint64_t others =
+	        POLICY_RATE | POLICY_THROTTLE | POLICY_RETRY_CAP | POLICY_SHADOW_BREAKER | POLICY_SHADOW_BULKHEAD | POLICY_INJECTION;
 	bool queue = (p->flags & POLICY_BULKHEAD) != 0 && (p->max_wait_ms != 0 || p->retry_after_ms != 0);
 	bool deposits = (p->flags & POLICY_BUDGET) != 0 && p->budget_deposit == DEPOSIT_REQUEST;
 
@@ -133,6 +134,7 @@ static void fill_view(struct view *v, struct attachment *a, uint32_t index, cons
 	v->rate_limit = rate_limit_of(v->policy.rate_per_second, v->policy.rate_burst);
 	v->shares = has_shares(&v->policy);
 	v->plain = is_plain(&v->policy);
+	v->injects = (v->policy.flags & POLICY_INJECTION) != 0 && map_has(&a->map, 2);
 	v->waits = (v->policy.flags & (POLICY_BULKHEAD | POLICY_SHADOW_BULKHEAD)) == POLICY_BULKHEAD && v->policy.max_wait_ms != 0;
 }
 

@@ -4,6 +4,8 @@
  *
  *	breaker   63..61 state   60..56 streak   55..40 generation   39..0 time (ms): since when closed or half-open, the due time when open
  *	override  63..62 kind    61..60 mode     59..40 serial       39..0 until (ms; 0: no end)
+ *	injection 63..62 kind    61..60 on       59..40 serial       39..0 until (ms)
+ *	setting   63..60 serial  59..40 fail     39..20 share that is slowed   19..0 latency (ms)
  *	limit     63..48 version 47..32 debt     31..16 effective    15..0 target
  *	streak    63..48 generation  47..46 kind   31..0 failures
  *	tally     63..48 generation  47..32 ok   31..16 fail   15..0 slow
@@ -74,6 +76,29 @@ static inline unsigned override_kind(uint64_t w) { return (unsigned)(w >> 62); }
 static inline enum override_mode override_mode(uint64_t w) { return (enum override_mode)(w >> 60 & 3); }
 static inline uint32_t override_serial(uint64_t w) { return (uint32_t)(w >> 40) & 0xfffff; }
 static inline uint64_t override_until_ms(uint64_t w) { return w & TIME_MASK; }
+
+/* ---- injection ---- */
+
+static inline uint64_t injection_make(unsigned kind, bool on, uint32_t serial, uint64_t until_ms)
+{
+	return override_make(kind, on ? 1 : 0, serial, until_ms);
+}
+static inline unsigned injection_kind(uint64_t w) { return override_kind(w); }
+static inline bool injection_is_on(uint64_t w) { return (w >> 60 & 3) != 0; }
+static inline uint32_t injection_serial(uint64_t w) { return override_serial(w); }
+static inline uint64_t injection_until_ms(uint64_t w) { return override_until_ms(w); }
+
+#define SETTING_MASK UINT64_C(0xfffff)
+
+static inline uint64_t setting_make(uint32_t serial, uint32_t fail_ppm, uint32_t share_ppm, uint32_t latency_ms)
+{
+	return (uint64_t)(serial & 0xf) << 60 | (fail_ppm & SETTING_MASK) << 40 | (share_ppm & SETTING_MASK) << 20 |
+	       (latency_ms & SETTING_MASK);
+}
+static inline uint32_t setting_serial(uint64_t w) { return (uint32_t)(w >> 60); }
+static inline uint32_t setting_fail_ppm(uint64_t w) { return (uint32_t)(w >> 40 & SETTING_MASK); }
+static inline uint32_t setting_share_ppm(uint64_t w) { return (uint32_t)(w >> 20 & SETTING_MASK); }
+static inline uint32_t setting_latency_ms(uint64_t w) { return (uint32_t)(w & SETTING_MASK); }
 
 /* ---- limit ---- */
 

@@ -12,7 +12,7 @@ from harness import BUILD, TOP, until
 
 OLDER = os.path.join(TOP, "build", "older", "build", "test")
 NEWER = os.path.join(TOP, "build", "newer", "build", "test")
-FORMATS = {OLDER: "1.0", BUILD: "1.1", NEWER: "1.2"}
+FORMATS = {OLDER: "1.0", BUILD: "1.2", NEWER: "1.3"}
 NAMES = {OLDER: "older", BUILD: "ours", NEWER: "newer"}
 UPGRADES = [(OLDER, BUILD), (BUILD, NEWER), (OLDER, NEWER)]
 ROLLBACKS = [(NEWER, BUILD), (BUILD, OLDER), (NEWER, OLDER)]
@@ -152,10 +152,10 @@ def test_who_is_older_is_said(host):
     rescd = start(host, BUILD)
     old, ours, new = (rescd.worker(build=b) for b in FORMATS)
     seen = {w["pid"]: (w["version"], w["format"]) for w in rescd.snapshot()["workers"]}
-    assert seen == {old.pid: (None, None), ours.pid: ("0.1.0", "1.1"), new.pid: ("0.9.0", "1.2")}
+    assert seen == {old.pid: (None, None), ours.pid: ("0.1.0", "1.2"), new.pid: ("0.9.0", "1.3")}
     daemon = rescd.snapshot()["daemon"]
-    assert (daemon["version"], daemon["format"], daemon["workers_older"]) == ("0.1.0", "1.1", 1)
-    assert re.search(r"older +here", rescd.ctl("workers").stdout) and "0.9.0 (1.2)" in rescd.ctl("workers").stdout
+    assert (daemon["version"], daemon["format"], daemon["workers_older"]) == ("0.1.0", "1.2", 1)
+    assert re.search(r"older +here", rescd.ctl("workers").stdout) and "0.9.0 (1.3)" in rescd.ctl("workers").stdout
     assert "3 workers attached, 1 with an older library than rescd" in rescd.ctl("list").stdout
     until(lambda: "1 of 3 workers have an older library" in rescd.log(), what="a line in the log")
     old.end()
@@ -251,12 +251,12 @@ def test_a_takeover_waits_for_the_calls_that_the_last_one_left(host):
     kept = worker.hold("payments", 2)
     assert rescd.load({"resources": {**CONFIG["resources"], **{"s%d" % i: {} for i in range(30)}}})["replaced"]
     take_over(rescd, NEWER)
-    until(lambda: "keeps format 1.1 for now" in rescd.log() or segment_format(rescd) == "1.2", what="a word")
-    assert segment_format(rescd) == "1.1" and "2 calls" in rescd.log()
+    until(lambda: "keeps format 1.2 for now" in rescd.log() or segment_format(rescd) == "1.3", what="a word")
+    assert segment_format(rescd) == "1.2" and "2 calls" in rescd.log()
     changed = {"resources": {**CONFIG["resources"], "payments": {"bulkhead": {"limit": 3}}, **{"s%d" % i: {} for i in range(30)}}}
     assert "payments" in rescd.load(changed)["changed"]
     assert [worker.leave(t)["r"] for t in kept] == [0, 0]
-    until(lambda: segment_format(rescd) == "1.2", patience=20, what="its own format, as soon as that can be")
+    until(lambda: segment_format(rescd) == "1.3", patience=20, what="its own format, as soon as that can be")
     assert rescd.show("payments")["permits"]["limit"] == 3
 
 

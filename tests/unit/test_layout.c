@@ -75,6 +75,7 @@ static void print_flags(FILE *out)
 	FLAG(POLICY_RETRY_CAP)
 	FLAG(POLICY_TIMEOUT)
 	FLAG(POLICY_MADE)
+	FLAG(POLICY_INJECTION)
 	FLAG(POLICY_SHADOW_BREAKER)
 	FLAG(POLICY_SHADOW_BUDGET)
 	FLAG(POLICY_SHADOW_BULKHEAD)
@@ -106,6 +107,12 @@ static void print_packing(FILE *out)
 	        {"override",
 	         {override_make(3, 0, 0, 0), override_make(0, 3, 0, 0), override_make(0, 0, 0xfffff, 0),
 	          override_make(0, 0, 0, TIME_MASK)}},
+	        {"injection",
+	         {injection_make(3, 0, 0, 0), injection_make(0, 1, 0, 0), injection_make(0, 0, 0xfffff, 0),
+	          injection_make(0, 0, 0, TIME_MASK)}},
+	        {"setting",
+	         {setting_make(15, 0, 0, 0), setting_make(0, 0xfffff, 0, 0), setting_make(0, 0, 0xfffff, 0),
+	          setting_make(0, 0, 0, 0xfffff)}},
 	        {"streak", {streak_make(65535, 0, 0), streak_make(0, 3, 0), streak_make(0, 0, UINT32_MAX), 0}},
 	        {"rate", {rate_make(3, 0, 0), rate_make(0, 3, 0), rate_make(0, 0, UINT64_MAX >> 4), 0}},
 	        {"permit", {permit_make(UINT32_MAX, 0), permit_make(0, UINT32_MAX >> 1), PERMIT_RETRY, 0}},

@@ -311,10 +311,13 @@ END_TEST
 START_TEST(what_is_not_of_this_major_is_told_apart)
 {
 	struct segment_header h = header();
+	char reason[128];
 
 	h.major++;
 	put_sealed(&h);
-	refused_with(-EPROTO, "format 2.1, this program (resc " RESC_VERSION_STRING ") reads 1.x: upgrade this program");
+	snprintf(reason, sizeof reason, "format 2.%u, this program (resc " RESC_VERSION_STRING ") reads 1.x: upgrade this program",
+	         (unsigned)SEGMENT_MINOR);
+	refused_with(-EPROTO, reason);
 	h = header();
 	h.major--;
 	put_sealed(&h);

@@ -5,6 +5,7 @@
 
 #include "count.h"
 #include "fixture.h"
+#include "injection.h"
 #include "override.h"
 
 static struct fixture f;
@@ -143,6 +144,24 @@ START_TEST(a_guard_in_shadow_mode_says_so)
 }
 END_TEST
 
+START_TEST(an_injection_says_what_it_does_and_how_long)
+{
+	const struct injection injection = {.fail_ppm = 200000, .share_ppm = 500000, .latency_ms = 300};
+
+	f.policy.flags |= POLICY_INJECTION;
+	policy_write(&f.map, f.index, &f.policy);
+	write_page(false);
+	ck_assert_line("resc_injection_left_seconds{resource=\"payments\"} 0.000000");
+	ck_assert_int_eq(injection_set(&f.map, f.index, &injection, 60000, "game day"), 0);
+	write_page(false);
+	ck_assert_line("resc_injection_fail_ratio{resource=\"payments\"} 0.200000");
+	ck_assert_line("resc_injection_latency_ratio{resource=\"payments\"} 0.500000");
+	ck_assert_line("resc_injection_latency_seconds{resource=\"payments\"} 0.300000");
+	ck_assert_line("resc_injection_left_seconds{resource=\"payments\"} 60.000000");
+	ck_assert_line("resc_injection_calls_total{resource=\"payments\",fault=\"failures\"} 0");
+}
+END_TEST
+
 START_TEST(retries_are_among_the_calls_inside)
 {
 	fixture_store(map_permit(&f.map, f.state, 0), permit_make(1, 1));
@@ -198,10 +217,15 @@ END_TEST
 int main(void)
 {
 	const TTest *const tests[] = {
-	        J3_every_series_is_there_at_zero,    J3_a_removed_resource_vanishes_and_comes_back,
-	        the_dialects_differ_where_they_must, every_counter_is_on_the_page_once,
-	        a_guard_in_shadow_mode_says_so,      retries_are_among_the_calls_inside,
-	        states_and_overrides_as_numbers,     a_name_that_is_none_does_not_break_the_page,
+	        J3_every_series_is_there_at_zero,
+	        J3_a_removed_resource_vanishes_and_comes_back,
+	        the_dialects_differ_where_they_must,
+	        every_counter_is_on_the_page_once,
+	        a_guard_in_shadow_mode_says_so,
+	        an_injection_says_what_it_does_and_how_long,
+	        retries_are_among_the_calls_inside,
+	        states_and_overrides_as_numbers,
+	        a_name_that_is_none_does_not_break_the_page,
 	};
 
 	return FIXTURE_RUN("metrics", tests, set_up, tear_down);

@@ -15,6 +15,7 @@ START_TEST(every_answer_has_a_sentence_and_a_name)
 	ck_assert_str_eq(resc_answer_name(RESC_E_##NAME), #name);
 	RESC_REFUSALS(X)
 	RESC_RETRY_REFUSALS(X)
+	RESC_INJECTED_ANSWERS(X)
 #undef X
 	ck_assert_str_eq(resc_text(0), "done");
 	ck_assert_str_eq(resc_answer_name(0), "ok");

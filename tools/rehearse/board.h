@@ -99,11 +99,17 @@ struct board {
 
 	_Alignas(BOARD_LINE) _Atomic uint32_t ready;    /* callers that are there */
 	_Alignas(BOARD_LINE) _Atomic uint32_t go;       /* futex: 1 when start_ns is set */
-	_Alignas(BOARD_LINE) _Atomic uint32_t stop;     /* 1: the rehearsal is over; who is idle ends */
+	_Alignas(BOARD_LINE) _Atomic uint32_t stop;     /* futex: 1: the rehearsal is over; who is idle ends */
 	_Alignas(BOARD_LINE) _Atomic uint32_t next;     /* ORDER_ANY: index of the next request that nobody has taken */
 	_Alignas(BOARD_LINE) _Atomic uint32_t ended;    /* requests that have ended; ORDER_SINGLE: whose turn it is */
 	_Alignas(BOARD_LINE) _Atomic uint32_t attempts; /* numbers drawn; beyond attempt_room they are lost, and that is an error */
 	_Alignas(BOARD_LINE) _Atomic uint32_t receipts;
+
+	/* the line before the door, where there is a backlog: under its lock. See turn.c */
+	_Alignas(BOARD_LINE) _Atomic uint32_t door; /* 1: locked */
+	uint32_t line_head;                         /* the first that may be waiting */
+	uint32_t line_end;                          /* the first that nobody has looked at */
+	uint32_t line_waiting;
 
 	/* for the live table: relaxed totals */
 	_Alignas(BOARD_LINE) _Atomic uint64_t served[SERVED_KINDS];
@@ -113,12 +119,25 @@ struct board {
 	struct receipt_note *receipt_notes;
 };
 
-/* A board with the schedule of a scenario on it. NULL with errno. */
+/* A board with the schedule of a scenario on it. NULL with errno; E2BIG: more requests than SCENARIO_REQUESTS. */
 struct board *board_new(const struct scenario *scenario);
 void board_free(struct board *board);
 /* The next note, or NULL when there is no room. */
 struct attempt_note *board_attempt(struct board *board);
 struct receipt_note *board_receipt(struct board *board);
+/* Nanoseconds since the start; below 0 before it. */
 int64_t board_now(const struct board *board);
+
+/* The parent, once: the rehearsal starts then (CLOCK_MONOTONIC), and is over. Wake whoever waits for it. */
+void board_start(struct board *board, int64_t start_ns);
+void board_end(struct board *board);
+bool board_is_over(const struct board *board);
+/* A caller: until board_start. False: there will be none. */
+bool board_wait_for_start(struct board *board);
+/* Sleeps until that time of the rehearsal. False: it is over. */
+bool board_sleep_until(struct board *board, int64_t at_ns);
+
+/* A request has ended: its note is complete but for done. */
+void board_request_ended(struct board *board, struct request_note *note, enum served served);
 
 #endif

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: MIT */
+/* The processes of a stage. See children.c. */
+#ifndef REHEARSE_CHILDREN_H
+#define REHEARSE_CHILDREN_H
+
+#include <poll.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#define CHILD_NAME 32
+
+struct child {
+	char name[CHILD_NAME];
+	pid_t pid;
+	bool ours; /* to be ended and waited for here; else only watched */
+};
+
+struct children {
+	struct child *items;
+	struct pollfd *fds; /* a pidfd each; -1: it has ended */
+	size_t count, room;
+};
+
+/* 0 or -ENOMEM. */
+int children_init(struct children *children, size_t room);
+void children_free(struct children *children);
+
+/*
+ * A child process that does not outlive this one, in a session of its own, so that signals of a terminal reach the parent alone. As fork():
+ * 0 in the child, which has no descriptors but the first three. -1 after saying on stderr why.
+ */
+pid_t child_fork(void);
+
+/* From now on its end is noticed. 0 or -errno. */
+int children_add(struct children *children, const char *name, pid_t pid, bool ours);
+/* Waits for so long, or until one of them ends, or a signal comes. The one that has ended, or NULL. */
+const struct child *children_wait(struct children *children, int64_t ns);
+/* "was killed by signal 9 (Killed)", "ended with 1" */
+void child_end_text(const struct child *child, char *text, size_t size);
+/* Waits for our own to end by themselves, for so long, and ends those that did not. True: none of them failed by itself. */
+bool children_end(struct children *children, int64_t patience_ns);
+
+#endif

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Why this exists: a figure that is computed in two places means two things before long. Here a name has one definition, which scenarios
- * are checked against, which people read in the manual, and which stands beside the function that computes it.
+ * are checked against, which people read in the manual, and which stands beside the function that computes it. Nothing is counted while
+ * a rehearsal goes on: figures are read off the notes, as often as anybody asks, also while they are still being written. Where memory
+ * does not suffice there is no value (NAN).
  */
 #include "figures.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "figures_measure.h"
 #include "figures_table.h"
 
 #define NOT   false, false, false
@@ -24,6 +26,16 @@ static const struct figure figures[] = {
 };
 #define FIGURE_COUNT (sizeof(figures) / sizeof(figures[0]))
 
+/* Beside figures[]: the two come from the same table. */
+static const struct measure {
+	double (*value)(const struct inquiry *q, int which);
+	int which;
+} measures[] = {
+#define X(name, of, unit, asked, measure, which, text, definition) {measure, which},
+        FIGURES(X)
+#undef X
+};
+
 const struct figure *figures_all(size_t *count)
 {
 	*count = FIGURE_COUNT;
@@ -36,6 +48,41 @@ const struct figure *figure_find(const char *name)
 		if (strcmp(figures[i].name, name) == 0)
 			return &figures[i];
 	return NULL;
+}
+
+/* The index of what a figure is asked of; -1: all; -2: there is none of that name. */
+static int find_of(const struct scenario *scenario, enum figure_of of, const char *name)
+{
+	size_t count = of == OF_LOAD ? scenario->load_count : of == OF_RESOURCE ? scenario->resource_count : scenario->dependency_count;
+
+	if (name[0] == '\0')
+		return -1;
+	for (size_t i = 0; i < count; i++) {
+		const char *other = of == OF_LOAD       ? scenario->loads[i].name
+		                    : of == OF_RESOURCE ? scenario->resources[i]
+		                                        : scenario->dependencies[i].name;
+		if (strcmp(name, other) == 0)
+			return (int)i;
+	}
+	return -2;
+}
+
+double figure_value(const struct take *take, const struct figure_ref *ref)
+{
+	const struct figure *figure = figure_find(ref->figure);
+
+	if (figure == NULL)
+		return NAN;
+	struct inquiry inquiry = {
+	        .take = take,
+	        .of = find_of(take->scenario, figure->of, ref->of),
+	        .from_ns = figure->takes_time ? ref->from_ns : 0,
+	        .to_ns = figure->takes_time ? ref->to_ns : SCENARIO_FOREVER,
+	        .width_ns = ref->width_ns,
+	        .nth = ref->nth,
+	};
+	const struct measure *measure = &measures[figure - figures];
+	return inquiry.of < -1 ? NAN : measure->value(&inquiry, measure->which);
 }
 
 const char *figure_of_name(enum figure_of of)

@@ -6,7 +6,7 @@
  *
  * asked: what can be said of it besides OF: NOT (nothing: it is of the whole take), TIME (from, to), NTH (that, and nth), WIDTH (time and
  * width), SPAN (width alone).
- * measure(question, which) computes it: see figures_measure.h.
+ * measure(inquiry, which) computes it: see figures_measure.h.
  */
 #ifndef REHEARSE_FIGURES_TABLE_H
 #define REHEARSE_FIGURES_TABLE_H

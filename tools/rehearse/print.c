@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Why this exists: the answer. First what happened, a line for each take; then what was expected and what came of it, the published figure
+ * beside the own one; then what the shared view changed, and a game day's three questions. Last the one sentence that is remembered.
+ *
+ * What to count is a table of its own, because the published post-mortems missed it: attempts per request, retries per second, refusals
+ * by reason, fallbacks used, the time that each breaker spent open.
+ */
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "inspect.h"
+#include "present.h"
+#include "telling.h"
+
+struct printing {
+	const struct screen *screen;
+	FILE *out;
+	const struct scenarios *scenarios;
+	const struct take *takes;
+	size_t take_count;
+	const struct outcome *outcome;
+};
+
+static void put_title(const struct printing *p, const char *title)
+{
+	fprintf(p->out, "\n%s%s%s\n", style_on(p->screen, STYLE_STRONG), title, style_off(p->screen, STYLE_STRONG));
+}
+
+static void put_table(const struct printing *p, struct table *table)
+{
+	if (table == NULL || !table_print(table, p->out))
+		fprintf(stderr, "resctl rehearse: out of memory: a table is not complete\n");
+	else if (table_omitted(table)[0] != '\0')
+		fprintf(p->out, "(left out for want of room: %s)\n", table_omitted(table));
+	table_free(table);
+}
+
+void print_head(const struct screen *screen, FILE *out, const struct scenarios *scenarios)
+{
+	const struct scenario *first = &scenarios->items[0];
+	char title[200];
+
+	snprintf(title, sizeof(title), "%s%s%s", first->experiment, first->experiment[0] != '\0' ? ": " : "", first->title);
+	fputs(style_on(screen, STYLE_STRONG), out);
+	put_wrapped(screen, out, 0, title);
+	fputs(style_off(screen, STYLE_STRONG), out);
+	if (first->about != NULL)
+		put_wrapped(screen, out, 0, first->about);
+}
+
+/* ---- what happened ---- */
+
+/* Columns of the totals; those that are always there first. */
+static const struct {
+	const char *figure;
+	const char *title;
+	enum figure_unit unit;
+	bool always;
+	enum style style; /* where it is not 0 */
+	unsigned given;
+} totals[] = {
+        {"offered", "OFFERED", UNIT_COUNT, true, STYLE_PLAIN, 0},  {"served", "SERVED", UNIT_COUNT, true, STYLE_PLAIN, 0},
+        {"stored", "STORED", UNIT_COUNT, false, STYLE_PLAIN, 0},   {"fallback", "FALLBACK", UNIT_COUNT, false, STYLE_DOUBT, 0},
+        {"failed", "FAILED", UNIT_COUNT, true, STYLE_BAD, 0},      {"late", "LATE", UNIT_COUNT, false, STYLE_BAD, 0},
+        {"rejected", "REJECTED", UNIT_COUNT, false, STYLE_BAD, 0}, {"unfinished", "NOT ENDED", UNIT_COUNT, false, STYLE_DOUBT, 1},
+        {"attempts", "CALLS", UNIT_COUNT, true, STYLE_PLAIN, 0},   {"refused", "REFUSED", UNIT_COUNT, false, STYLE_PLAIN, 1},
+        {"shed", "SHED", UNIT_COUNT, false, STYLE_BAD, 2},         {"latency_p50", "P50", UNIT_MS, true, STYLE_PLAIN, 4},
+        {"latency_p99", "P99", UNIT_MS, true, STYLE_PLAIN, 3},
+};
+#define TOTALS (sizeof(totals) / sizeof(totals[0]))
+
+static bool occurs(const struct printing *p, const char *figure)
+{
+	for (size_t i = 0; i < p->take_count; i++)
+		if (whole_figure(&p->takes[i], figure, "") > 0)
+			return true;
+	return false;
+}
+
+static bool has_variants(const struct printing *p)
+{
+	return p->scenarios->count > 1 || p->scenarios->items[0].variant[0] != '\0';
+}
+
+static void print_totals(const struct printing *p)
+{
+	struct column columns[TOTALS + 2];
+	size_t chosen[TOTALS], count = 0, names = 0;
+
+	if (has_variants(p))
+		columns[names++] = (struct column){"VARIANT", false, false, 0};
+	columns[names++] = (struct column){"VIEW", false, false, 0};
+	for (size_t i = 0; i < TOTALS; i++) {
+		if (!totals[i].always && !occurs(p, totals[i].figure))
+			continue;
+		columns[names + count] = (struct column){totals[i].title, true, false, totals[i].given};
+		chosen[count++] = i;
+	}
+	struct table *table = table_new(p->screen, columns, names + count);
+	for (size_t t = 0; table != NULL && t < p->take_count; t++) {
+		if (has_variants(p))
+			table_add(table, STYLE_PLAIN, "%s", p->takes[t].scenario->variant);
+		table_add(table, STYLE_PLAIN, "%s", view_name(p->takes[t].view));
+		for (size_t i = 0; i < count; i++) {
+			double value = whole_figure(&p->takes[t], totals[chosen[i]].figure, "");
+			table_add(table, value > 0 ? totals[chosen[i]].style : STYLE_PLAIN, "%s",
+			          isnan(value) ? "-" : value_words(totals[chosen[i]].unit, value).s);
+		}
+	}
+	put_title(p, "What happened");
+	put_table(p, table);
+}
+
+/* ---- what to count ---- */
+
+static void add_figure(struct table *table, const struct take *take, const char *figure, enum figure_unit unit)
+{
+	double value = whole_figure(take, figure, "");
+
+	table_add(table, STYLE_PLAIN, "%s", isnan(value) ? "-" : value_words(unit, value).s);
+}
+
+static void print_counts(const struct printing *p)
+{
+	struct column columns[10];
+	size_t count = 0;
+
+	if (has_variants(p))
+		columns[count++] = (struct column){"VARIANT", false, false, 0};
+	columns[count++] = (struct column){"VIEW", false, false, 0};
+	columns[count++] = (struct column){"PER REQUEST", true, false, 0};
+	columns[count++] = (struct column){"WORST SECOND", true, false, 3};
+	columns[count++] = (struct column){"RETRIES/S", true, false, 2};
+	columns[count++] = (struct column){"FALLBACKS", true, false, 4};
+	columns[count++] = (struct column){"BREAKER OPEN", false, false, 1};
+	columns[count++] = (struct column){"REFUSED", false, true, 0};
+	struct table *table = table_new(p->screen, columns, count);
+	for (size_t t = 0; table != NULL && t < p->take_count; t++) {
+		const struct take *take = &p->takes[t];
+		char words[400];
+		if (has_variants(p))
+			table_add(table, STYLE_PLAIN, "%s", take->scenario->variant);
+		table_add(table, STYLE_PLAIN, "%s", view_name(take->view));
+		add_figure(table, take, "attempts_per_request", UNIT_RATIO);
+		add_figure(table, take, "attempts_per_request_worst", UNIT_RATIO);
+		add_figure(table, take, "retries_per_second_worst", UNIT_COUNT);
+		add_figure(table, take, "fallback", UNIT_COUNT);
+		open_words(take, words, sizeof(words));
+		table_add(table, STYLE_PLAIN, "%s", words[0] != '\0' ? words : "-");
+		refusals_words(take, words, sizeof(words));
+		table_add(table, STYLE_PLAIN, "%s", words[0] != '\0' ? words : "-");
+	}
+	put_title(p, "What to count: calls per request, at worst, retries a second at worst, fallbacks, time open, refusals by reason");
+	put_table(p, table);
+}
+
+/* ---- what was expected ---- */
+
+static void print_whys(const struct printing *p, const struct verdicts *verdicts)
+{
+	for (size_t i = 0; i < verdicts->count; i++) {
+		const struct verdict *v = &verdicts->items[i];
+		char words[800];
+		if (v->holds)
+			continue;
+		verdict_words(v, true, words, sizeof(words));
+		size_t used = strlen(words);
+		if (used < sizeof(words))
+			snprintf(words + used, sizeof(words) - used, ": expected %s, and it was %s%s%s", expected_words(v->expectation).s,
+			         value_words(expectation_unit(v->expectation), v->value).s, v->expectation->why != NULL ? ". " : "",
+			         v->expectation->why != NULL ? v->expectation->why : "");
+		fprintf(p->out, "%snot so%s: ", style_on(p->screen, STYLE_BAD), style_off(p->screen, STYLE_BAD));
+		put_wrapped(p->screen, p->out, (unsigned)strlen("not so: "), words);
+	}
+}
+
+static bool has_published(const struct verdicts *verdicts)
+{
+	for (size_t i = 0; i < verdicts->count; i++)
+		if (verdicts->items[i].expectation->has_published)
+			return true;
+	return false;
+}
+
+static void print_verdicts(const struct printing *p, const struct verdicts *verdicts)
+{
+	struct column columns[5];
+	size_t count = 0;
+	bool published = has_published(verdicts);
+
+	columns[count++] = (struct column){"", false, false, 0};
+	if (published)
+		columns[count++] = (struct column){"PUBLISHED", true, false, 0};
+	columns[count++] = (struct column){"HERE", true, false, 0};
+	columns[count++] = (struct column){"EXPECTED", false, false, 0};
+	columns[count++] = (struct column){"WHAT", false, true, 0};
+	struct table *table = table_new(p->screen, columns, count);
+	for (size_t i = 0; table != NULL && i < verdicts->count; i++) {
+		const struct verdict *v = &verdicts->items[i];
+		char words[500];
+		verdict_words(v, true, words, sizeof(words));
+		table_add(table, v->holds ? STYLE_PLAIN : STYLE_BAD, "%s", v->holds ? "ok" : "NOT SO");
+		if (published)
+			table_add(table, STYLE_PLAIN, "%s", published_words(v->expectation).s);
+		table_add(table, v->holds ? STYLE_STRONG : STYLE_BAD, "%s", value_words(expectation_unit(v->expectation), v->value).s);
+		table_add(table, STYLE_PLAIN, "%s", expected_words(v->expectation).s);
+		table_add(table, STYLE_PLAIN, "%s", words);
+	}
+	put_table(p, table);
+	print_whys(p, verdicts);
+}
+
+/* ---- what the shared view changed ---- */
+
+static void print_compared(const struct printing *p)
+{
+	static const char *const marks[] = {[BETTER_SHARED] = "shared", [BETTER_OWN] = "own", [BETTER_NONE] = "neither"};
+
+	put_title(p, "What the shared view changed (better: shared, own, or neither)");
+	for (size_t i = 0; i < p->outcome->compared_count; i++) {
+		const struct compared *c = &p->outcome->compared[i];
+		char words[700], text[1000];
+		compared_words(c, words, sizeof(words));
+		const char *why = c->comparison->why;
+		snprintf(text, sizeof(text), "%s%s%s%s%s", c->variant, c->variant[0] != '\0' ? ": " : "", words, why != NULL ? ". " : "",
+		         why != NULL ? why : "");
+		enum style style = c->better == BETTER_OWN ? STYLE_DOUBT : STYLE_PLAIN;
+		fprintf(p->out, "%s%-9s%s", style_on(p->screen, style), marks[c->better], style_off(p->screen, style));
+		put_wrapped(p->screen, p->out, 9, text);
+	}
+}
+
+/* ---- the game day ---- */
+
+static void print_game_day(const struct printing *p)
+{
+	const struct game_day_result *day = &p->outcome->game_day;
+	const char *hypothesis = p->scenarios->game_day.hypothesis;
+
+	put_title(p, "Game day");
+	if (hypothesis != NULL) {
+		fputs("hypothesis: ", p->out);
+		put_wrapped(p->screen, p->out, 12, hypothesis);
+	}
+	fprintf(p->out, "steady state before the fault: %s\n", day->steady ? "yes" : "NO");
+	print_verdicts(p, &day->steady_state);
+	if (day->aborted != NULL) {
+		fprintf(p->out, "%sstopped%s: ", style_on(p->screen, STYLE_BAD), style_off(p->screen, STYLE_BAD));
+		put_wrapped(p->screen, p->out, 9, day->aborted);
+		return;
+	}
+	for (unsigned q = 0; q < QUESTIONS; q++) {
+		enum style style = day->answers[q].yes ? STYLE_STRONG : STYLE_BAD;
+		fprintf(p->out, "\n%s %s%s%s\n", question_words(q), style_on(p->screen, style), day->answers[q].yes ? "Yes." : "NO.",
+		        style_off(p->screen, style));
+		print_verdicts(p, &day->answers[q].because);
+	}
+}
+
+void print_result(const struct screen *screen, FILE *out, const struct scenarios *scenarios, const struct take *takes, size_t take_count,
+                  const struct outcome *outcome)
+{
+	const struct printing p = {screen, out, scenarios, takes, take_count, outcome};
+	char words[600];
+
+	print_totals(&p);
+	print_counts(&p);
+	if (outcome->verdicts.count > 0) {
+		put_title(&p, "What was expected");
+		print_verdicts(&p, &outcome->verdicts);
+	}
+	if (outcome->compared_count > 0)
+		print_compared(&p);
+	if (outcome->game_day.given)
+		print_game_day(&p);
+	outcome_words(outcome, words, sizeof(words));
+	fputc('\n', out);
+	fputs(style_on(screen, outcome->good ? STYLE_STRONG : STYLE_BAD), out);
+	put_wrapped(screen, out, 0, words);
+	fputs(style_off(screen, STYLE_STRONG), out);
+}

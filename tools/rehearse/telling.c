@@ -1,0 +1,349 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Why this exists: a rehearsal is read on the screen, in the report and in somebody's message to a colleague. The same figure reads the
+ * same in all of them: as long as the decision needs, with its unit, and "none" where there is none instead of a zero that looks measured.
+ */
+#include "telling.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config.h"
+#include "inspect.h"
+#include "scenario.h"
+
+/* ---- values ---- */
+
+const char *unit_words(enum figure_unit unit)
+{
+	static const char *const words[] = {[UNIT_COUNT] = "count", [UNIT_SHARE] = "share", [UNIT_MS] = "ms", [UNIT_RATIO] = "ratio"};
+
+	return words[unit];
+}
+
+static struct text ms_words(double ms)
+{
+	struct text t;
+
+	if (ms >= 10000)
+		snprintf(t.s, sizeof(t.s), "%.30ss", number_text(ms / 1000, 1).s);
+	else if (ms >= 100)
+		snprintf(t.s, sizeof(t.s), "%.0fms", ms);
+	else
+		snprintf(t.s, sizeof(t.s), "%.30sms", number_text(ms, ms < 10 ? 2 : 1).s);
+	return t;
+}
+
+struct text value_words(enum figure_unit unit, double value)
+{
+	struct text t;
+
+	if (isnan(value))
+		return (struct text){"none"};
+	switch (unit) {
+	case UNIT_COUNT:
+		return value >= 0 && value < 1e15 && value == floor(value) ? count_text((uint64_t)value) : number_text(value, 2);
+	case UNIT_SHARE:
+		/* All is said of all only. */
+		if (value < 1 && value > 0.9995)
+			return (struct text){">99.9%"};
+		snprintf(t.s, sizeof(t.s), "%.30s%%", number_text(value * 100, value < 0.1 ? 2 : 1).s);
+		return t;
+	case UNIT_MS:
+		return ms_words(value);
+	case UNIT_RATIO:
+		break;
+	}
+	return number_text(value, value < 100 ? 2 : 0);
+}
+
+enum figure_unit expectation_unit(const struct expectation *expectation)
+{
+	const struct figure *figure = figure_find(expectation->what.figure);
+
+	return expectation->relative || figure == NULL ? UNIT_RATIO : figure->unit;
+}
+
+struct text expected_words(const struct expectation *expectation)
+{
+	static const char *const words[] = {[IS_EQUAL] = "", [IS_AT_LEAST] = "at least ", [IS_AT_MOST] = "at most ", [IS_ABOUT] = ""};
+	enum figure_unit unit = expectation_unit(expectation);
+	struct text t, value = value_words(unit, expectation->value), within = value_words(unit, expectation->tolerance);
+
+	if (expectation->relation == IS_ABOUT)
+		snprintf(t.s, sizeof(t.s), "%.14s within %.14s", value.s, within.s);
+	else
+		snprintf(t.s, sizeof(t.s), "%s%.28s", words[expectation->relation], value.s);
+	return t;
+}
+
+struct text published_words(const struct expectation *expectation)
+{
+	return expectation->has_published ? value_words(expectation_unit(expectation), expectation->published) : (struct text){""};
+}
+
+/* ---- words ---- */
+
+const char *served_words(enum served served)
+{
+	static const char *const words[] = {
+	        [SERVED_NOT_YET] = "not ended",    [SERVED_FRESH] = "served",  [SERVED_FALLBACK] = "fallback",
+	        [SERVED_FAILED] = "failed",        [SERVED_LATE] = "too late", [SERVED_REJECTED] = "rejected",
+	        [SERVED_STORED] = "stored answer",
+	};
+
+	return words[served];
+}
+
+const char *breaker_state_word(unsigned state)
+{
+	return state == RESC_BREAKER_OPEN ? "open" : state == RESC_HALF_OPEN ? "half-open" : "closed";
+}
+
+const char *view_words(enum view view)
+{
+	return view == VIEW_SHARED ? "shared view" : "own views";
+}
+
+void take_words(const struct take *take, char *text, size_t size)
+{
+	const char *variant = take->scenario->variant;
+
+	snprintf(text, size, "%s%s%s", variant, variant[0] != '\0' ? ", " : "", view_words(take->view));
+}
+
+double whole_figure(const struct take *take, const char *figure, const char *of)
+{
+	struct figure_ref ref = {.view = -1, .to_ns = SCENARIO_FOREVER, .nth = 1};
+
+	snprintf(ref.figure, sizeof(ref.figure), "%s", figure);
+	snprintf(ref.of, sizeof(ref.of), "%s", of);
+	return figure_value(take, &ref);
+}
+
+/* ---- what is wrong with a dependency ---- */
+
+void fault_words(const struct fault *fault, char *text, size_t size)
+{
+	static const char *const words[] = {
+	        [FAULT_HANG] = "hangs",
+	        [FAULT_SLOW] = "",
+	        [FAULT_ERRORS] = "answers with errors",
+	        [FAULT_REFUSE] = "refuses connections",
+	        [FAULT_RESET] = "resets connections",
+	        [FAULT_CAPACITY] = "",
+	};
+	char does[64];
+
+	if (fault->kind == FAULT_SLOW)
+		snprintf(does, sizeof(does), "answers %s later", duration_setting_ns((uint64_t)fault->latency_ns).s);
+	else if (fault->kind == FAULT_CAPACITY)
+		snprintf(does, sizeof(does), "works on %" PRIu32 " at once", fault->capacity);
+	else
+		snprintf(does, sizeof(does), "%s", words[fault->kind]);
+	snprintf(text, size, "%s%s", fault->down_ns > 0 ? "now and then " : "", does);
+	size_t used = strlen(text);
+	if (fault->share < 1 && used < size)
+		snprintf(text + used, size - used, " (%s)", value_words(UNIT_SHARE, fault->share).s);
+}
+
+void trouble_words(const struct scenario *scenario, int64_t from_ns, int64_t to_ns, char *text, size_t size)
+{
+	size_t used = 0;
+
+	text[0] = '\0';
+	for (size_t d = 0; d < scenario->dependency_count; d++) {
+		const struct dependency *dependency = &scenario->dependencies[d];
+		for (size_t f = 0; f < dependency->fault_count && used < size; f++) {
+			const struct fault *fault = &dependency->faults[f];
+			char words[80];
+			if (fault->from_request != 0 || fault->from_ns >= to_ns || fault->to_ns <= from_ns)
+				continue;
+			fault_words(fault, words, sizeof(words));
+			used += (size_t)snprintf(text + used, size - used, "%s%s %s", used > 0 ? ", " : "", dependency->name, words);
+		}
+	}
+}
+
+bool scenario_policy(const struct scenario *scenario, const char *resource, struct policy *policy)
+{
+	struct config_problems problems = {0};
+	struct config config = {0};
+	char *text = json_dumps(scenario->configuration, JSON_COMPACT);
+	bool found = false;
+
+	if (text != NULL && config_parse(text, strlen(text), &config, &problems) == 0) {
+		const struct config_resource *r = config_find(&config, resource);
+		if (r == NULL)
+			r = config_match(&config, resource);
+		found = r != NULL;
+		if (found)
+			*policy = r->policy;
+	}
+	config_problems_free(&problems);
+	config_free(&config);
+	free(text);
+	return found;
+}
+
+/* ---- sentences ---- */
+
+/* Also of the game day's answers. */
+static void count_verdicts(const struct outcome *outcome, size_t *held, size_t *all)
+{
+	*all = outcome->verdicts.count;
+	*held = *all - outcome->verdicts.failed;
+}
+
+static void game_day_words(const struct game_day_result *day, char *text, size_t size)
+{
+	if (day->aborted != NULL)
+		snprintf(text, size, "The game day was stopped: %s.", day->aborted);
+	else if (!day->steady)
+		snprintf(text, size, "The game day found no steady state to begin with.");
+	else
+		snprintf(text, size, "The hypothesis of the game day %s.", day->hypothesis_holds ? "holds" : "does not hold");
+}
+
+void outcome_words(const struct outcome *outcome, char *text, size_t size)
+{
+	size_t held, all, used = 0;
+
+	count_verdicts(outcome, &held, &all);
+	text[0] = '\0';
+	if (outcome->game_day.given) {
+		game_day_words(&outcome->game_day, text, size);
+		used = strlen(text);
+	}
+	const char *gap = used > 0 ? " " : "";
+	if (all == 0 && used == 0)
+		snprintf(text, size, "Nothing was expected; this is what happened.");
+	else if (all == 1)
+		snprintf(text + used, size - used, "%sWhat was expected %s.", gap, held == 1 ? "holds" : "does not hold");
+	else if (all > 0 && held == all)
+		snprintf(text + used, size - used, "%sAll %zu expectations hold.", gap, all);
+	else if (all > 0)
+		snprintf(text + used, size - used, "%s%zu of %zu expectations %s not hold.", gap, all - held, all,
+		         all - held == 1 ? "does" : "do");
+}
+
+static void put_list(char *text, size_t size, const char *format, const char *value, const char *name)
+{
+	size_t used = strlen(text);
+
+	if (used < size)
+		snprintf(text + used, size - used, format, used > 0 ? ", " : "", value, name);
+}
+
+void refusals_words(const struct take *take, char *text, size_t size)
+{
+	text[0] = '\0';
+	for (int answer = RESC_E_OPEN; answer <= RESC_E_RETRIES; answer++) {
+		char figure[32];
+		snprintf(figure, sizeof(figure), "refused_%s", resc_answer_name(answer));
+		double n = whole_figure(take, figure, "");
+		if (n > 0)
+			put_list(text, size, "%s%s %s", value_words(UNIT_COUNT, n).s, resc_answer_name(answer));
+	}
+}
+
+void open_words(const struct take *take, char *text, size_t size)
+{
+	const struct scenario *scenario = take->scenario;
+
+	text[0] = '\0';
+	for (size_t i = 0; i < scenario->resource_count; i++) {
+		if (part_mode_of(&take->tallies[i].policy, PART_BREAKER) == PART_OFF)
+			continue;
+		double ms = whole_figure(take, "open_time", scenario->resources[i]);
+		put_list(text, size, "%s%s %s", value_words(UNIT_MS, isnan(ms) ? 0 : ms).s, scenario->resources[i]);
+	}
+}
+
+void verdict_words(const struct verdict *verdict, bool with_take, char *text, size_t size)
+{
+	char what[256], to[256], take[160];
+
+	figure_text(&verdict->expectation->what, what, sizeof(what));
+	take_words(verdict->take, take, sizeof(take));
+	size_t used = (size_t)snprintf(text, size, "%s", what);
+	if (verdict->expectation->relative && used < size) {
+		figure_text(&verdict->expectation->to, to, sizeof(to));
+		const struct figure_ref *ref = &verdict->expectation->to;
+		used += (size_t)snprintf(text + used, size - used, ", relative to %s%s%s%s", to, ref->variant[0] != '\0' ? " " : "",
+		                         ref->variant,
+		                         ref->view < 0              ? ""
+		                         : ref->view == VIEW_SHARED ? " on the shared view"
+		                                                    : " on own views");
+	}
+	if (with_take && used < size)
+		snprintf(text + used, size - used, " (%s)", take);
+}
+
+static void difference_words(double own, double shared, char *text, size_t size)
+{
+	if (isnan(own) || isnan(shared) || own == shared || own <= 0 || shared < 0)
+		snprintf(text, size, own == shared ? " (the same)" : "");
+	else if (shared < own)
+		snprintf(text, size, " (%s less)", value_words(UNIT_SHARE, 1 - shared / own).s);
+	else if (shared < 2 * own)
+		snprintf(text, size, " (%s more)", value_words(UNIT_SHARE, shared / own - 1).s);
+	else
+		snprintf(text, size, " (%s times as many)", value_words(UNIT_RATIO, shared / own).s);
+}
+
+void compared_words(const struct compared *compared, char *text, size_t size)
+{
+	const struct figure *figure = figure_find(compared->comparison->what.figure);
+	enum figure_unit unit = figure == NULL ? UNIT_RATIO : figure->unit;
+	char what[256], difference[64] = "";
+
+	figure_text(&compared->comparison->what, what, sizeof(what));
+	/* A share is compared in its own points, not in shares of a share. */
+	if (unit != UNIT_SHARE)
+		difference_words(compared->own, compared->shared, difference, sizeof(difference));
+	snprintf(text, size, "%s: %s on own views, %s on the shared one%s", what, value_words(unit, compared->own).s,
+	         value_words(unit, compared->shared).s, difference);
+}
+
+const char *question_words(enum question question)
+{
+	static const char *const words[] = {
+	        [QUESTION_PROTECTED] = "Did it protect itself?",
+	        [QUESTION_NOTICED] = "Was it noticed?",
+	        [QUESTION_RECOVERED] = "Did it recover alone?",
+	};
+
+	return words[question];
+}
+
+/* ---- paragraphs ---- */
+
+void put_wrapped(const struct screen *screen, FILE *out, unsigned indent, const char *text)
+{
+	unsigned at = indent, words = 0;
+
+	while (*text != '\0') {
+		size_t length = strcspn(text, " \n\t");
+		char piece[512];
+
+		snprintf(piece, sizeof(piece), "%.*s", (int)length, text);
+		screen_clean(screen, piece);
+		unsigned columns = text_columns(piece);
+		if (words > 0 && screen->width != 0 && at + 1 + columns > screen->width) {
+			fprintf(out, "\n%*s", (int)indent, "");
+			at = indent;
+			words = 0;
+		}
+		if (length > 0) {
+			fprintf(out, "%s%s", words > 0 ? " " : "", piece);
+			at += columns + (words > 0);
+			words++;
+		}
+		text += length;
+		text += strspn(text, " \n\t");
+	}
+	fputc('\n', out);
+}

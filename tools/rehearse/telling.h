@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: MIT */
+/* How a rehearsal is told: the words and numbers that the screen and the report have in common. */
+#ifndef REHEARSE_TELLING_H
+#define REHEARSE_TELLING_H
+
+#include <stdio.h>
+
+#include "format.h"
+#include "table.h"
+#include "verdict.h"
+
+/* "count", "share", "ms", "ratio" */
+const char *unit_words(enum figure_unit unit);
+/* "1,204", "49%", "301ms", "1.07"; "none" where there is no such figure. */
+struct text value_words(enum figure_unit unit, double value);
+/* The unit in which an expectation is said: relative ones are ratios. */
+enum figure_unit expectation_unit(const struct expectation *expectation);
+/* "at most 1.1", "72 within 3" */
+struct text expected_words(const struct expectation *expectation);
+/* "72", or "" where nothing is published. */
+struct text published_words(const struct expectation *expectation);
+
+const char *served_words(enum served served); /* "served", "fallback", ... */
+const char *breaker_state_word(unsigned state);
+/* "shared view", "own views" */
+const char *view_words(enum view view);
+
+/* "with a breaker, own views": only what distinguishes this take from the others. */
+void take_words(const struct take *take, char *text, size_t size);
+
+/* A figure of the whole take. of: "" for all. */
+double whole_figure(const struct take *take, const char *figure, const char *of);
+
+/* What is wrong with one dependency: "hangs", "answers 800ms later"; 5% of the requests: "hangs (5%)". */
+void fault_words(const struct fault *fault, char *text, size_t size);
+/* What is wrong with the dependencies between these times: "prices hangs"; "": nothing that is known by time. */
+void trouble_words(const struct scenario *scenario, int64_t from_ns, int64_t to_ns, char *text, size_t size);
+
+/* The policy of a resource, as rescd would read it; false: there is none. */
+bool scenario_policy(const struct scenario *scenario, const char *resource, struct policy *policy);
+
+/* "12 open, 3 full": refusals of all resources by reason; "": none. */
+void refusals_words(const struct take *take, char *text, size_t size);
+/* "1.2s prices, 0ms stock": how long the breakers were open; "": there are none. */
+void open_words(const struct take *take, char *text, size_t size);
+
+/* What a verdict is about, and with_take also of which take. */
+void verdict_words(const struct verdict *verdict, bool with_take, char *text, size_t size);
+/* The result in a sentence. */
+void outcome_words(const struct outcome *outcome, char *text, size_t size);
+/* "calls that reached prices: 412 on own views, 72 on the shared one (83% less)". */
+void compared_words(const struct compared *compared, char *text, size_t size);
+const char *question_words(enum question question);
+
+/* Breaks text between words to the width of the screen, from column `indent` on, where the first line is already; then a line feed. */
+void put_wrapped(const struct screen *screen, FILE *out, unsigned indent, const char *text);
+
+#endif

@@ -107,7 +107,7 @@ static void print_totals(const struct printing *p)
 		for (size_t i = 0; i < count; i++) {
 			double value = whole_figure(&p->takes[t], totals[chosen[i]].figure, "");
 			table_add(table, value > 0 ? totals[chosen[i]].style : STYLE_PLAIN, "%s",
-			          isnan(value) ? "-" : value_words(totals[chosen[i]].unit, value).s);
+			          isnan(value) ? "-" : figure_value_text(totals[chosen[i]].unit, value).s);
 		}
 	}
 	put_title(p, "What happened");
@@ -120,7 +120,7 @@ static void add_figure(struct table *table, const struct take *take, const char 
 {
 	double value = whole_figure(take, figure, "");
 
-	table_add(table, STYLE_PLAIN, "%s", isnan(value) ? "-" : value_words(unit, value).s);
+	table_add(table, STYLE_PLAIN, "%s", isnan(value) ? "-" : figure_value_text(unit, value).s);
 }
 
 static void print_counts(const struct printing *p)
@@ -170,7 +170,7 @@ static void print_whys(const struct printing *p, const struct verdicts *verdicts
 		size_t used = strlen(words);
 		if (used < sizeof(words))
 			snprintf(words + used, sizeof(words) - used, ": expected %s, and it was %s%s%s", expected_words(v->expectation).s,
-			         value_words(expectation_unit(v->expectation), v->value).s, v->expectation->why != NULL ? ". " : "",
+			         figure_value_text(expectation_unit(v->expectation), v->value).s, v->expectation->why != NULL ? ". " : "",
 			         v->expectation->why != NULL ? v->expectation->why : "");
 		fprintf(p->out, "%snot so%s: ", style_on(p->screen, STYLE_BAD), style_off(p->screen, STYLE_BAD));
 		put_wrapped(p->screen, p->out, (unsigned)strlen("not so: "), words);
@@ -205,7 +205,8 @@ static void print_verdicts(const struct printing *p, const struct verdicts *verd
 		table_add(table, v->holds ? STYLE_PLAIN : STYLE_BAD, "%s", v->holds ? "ok" : "NOT SO");
 		if (published)
 			table_add(table, STYLE_PLAIN, "%s", published_words(v->expectation).s);
-		table_add(table, v->holds ? STYLE_STRONG : STYLE_BAD, "%s", value_words(expectation_unit(v->expectation), v->value).s);
+		table_add(table, v->holds ? STYLE_STRONG : STYLE_BAD, "%s",
+		          figure_value_text(expectation_unit(v->expectation), v->value).s);
 		table_add(table, STYLE_PLAIN, "%s", expected_words(v->expectation).s);
 		table_add(table, STYLE_PLAIN, "%s", words);
 	}

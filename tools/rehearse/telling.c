@@ -16,49 +16,6 @@
 
 /* ---- values ---- */
 
-const char *unit_words(enum figure_unit unit)
-{
-	static const char *const words[] = {[UNIT_COUNT] = "count", [UNIT_SHARE] = "share", [UNIT_MS] = "ms", [UNIT_RATIO] = "ratio"};
-
-	return words[unit];
-}
-
-static struct text ms_words(double ms)
-{
-	struct text t;
-
-	if (ms >= 10000)
-		snprintf(t.s, sizeof(t.s), "%.30ss", number_text(ms / 1000, 1).s);
-	else if (ms >= 100)
-		snprintf(t.s, sizeof(t.s), "%.0fms", ms);
-	else
-		snprintf(t.s, sizeof(t.s), "%.30sms", number_text(ms, ms < 10 ? 2 : 1).s);
-	return t;
-}
-
-struct text value_words(enum figure_unit unit, double value)
-{
-	struct text t;
-
-	if (isnan(value))
-		return (struct text){"none"};
-	switch (unit) {
-	case UNIT_COUNT:
-		return value >= 0 && value < 1e15 && value == floor(value) ? count_text((uint64_t)value) : number_text(value, 2);
-	case UNIT_SHARE:
-		/* All is said of all only. */
-		if (value < 1 && value > 0.9995)
-			return (struct text){">99.9%"};
-		snprintf(t.s, sizeof(t.s), "%.30s%%", number_text(value * 100, value < 0.1 ? 2 : 1).s);
-		return t;
-	case UNIT_MS:
-		return ms_words(value);
-	case UNIT_RATIO:
-		break;
-	}
-	return number_text(value, value < 100 ? 2 : 0);
-}
-
 enum figure_unit expectation_unit(const struct expectation *expectation)
 {
 	const struct figure *figure = figure_find(expectation->what.figure);
@@ -70,7 +27,7 @@ struct text expected_words(const struct expectation *expectation)
 {
 	static const char *const words[] = {[IS_EQUAL] = "", [IS_AT_LEAST] = "at least ", [IS_AT_MOST] = "at most ", [IS_ABOUT] = ""};
 	enum figure_unit unit = expectation_unit(expectation);
-	struct text t, value = value_words(unit, expectation->value), within = value_words(unit, expectation->tolerance);
+	struct text t, value = figure_value_text(unit, expectation->value), within = figure_value_text(unit, expectation->tolerance);
 
 	if (expectation->relation == IS_ABOUT)
 		snprintf(t.s, sizeof(t.s), "%.14s within %.14s", value.s, within.s);
@@ -81,7 +38,7 @@ struct text expected_words(const struct expectation *expectation)
 
 struct text published_words(const struct expectation *expectation)
 {
-	return expectation->has_published ? value_words(expectation_unit(expectation), expectation->published) : (struct text){""};
+	return expectation->has_published ? figure_value_text(expectation_unit(expectation), expectation->published) : (struct text){""};
 }
 
 /* ---- words ---- */
@@ -146,7 +103,7 @@ void fault_words(const struct fault *fault, char *text, size_t size)
 	snprintf(text, size, "%s%s", fault->down_ns > 0 ? "now and then " : "", does);
 	size_t used = strlen(text);
 	if (fault->share < 1 && used < size)
-		snprintf(text + used, size - used, " (%s)", value_words(UNIT_SHARE, fault->share).s);
+		snprintf(text + used, size - used, " (%s)", figure_value_text(UNIT_SHARE, fault->share).s);
 }
 
 void trouble_words(const struct scenario *scenario, int64_t from_ns, int64_t to_ns, char *text, size_t size)
@@ -245,7 +202,7 @@ void refusals_words(const struct take *take, char *text, size_t size)
 		snprintf(figure, sizeof(figure), "refused_%s", resc_answer_name(answer));
 		double n = whole_figure(take, figure, "");
 		if (n > 0)
-			put_list(text, size, "%s%s %s", value_words(UNIT_COUNT, n).s, resc_answer_name(answer));
+			put_list(text, size, "%s%s %s", figure_value_text(UNIT_COUNT, n).s, resc_answer_name(answer));
 	}
 }
 
@@ -258,7 +215,7 @@ void open_words(const struct take *take, char *text, size_t size)
 		if (part_mode_of(&take->tallies[i].policy, PART_BREAKER) == PART_OFF)
 			continue;
 		double ms = whole_figure(take, "open_time", scenario->resources[i]);
-		put_list(text, size, "%s%s %s", value_words(UNIT_MS, isnan(ms) ? 0 : ms).s, scenario->resources[i]);
+		put_list(text, size, "%s%s %s", figure_value_text(UNIT_MS, isnan(ms) ? 0 : ms).s, scenario->resources[i]);
 	}
 }
 
@@ -287,11 +244,11 @@ static void difference_words(double own, double shared, char *text, size_t size)
 	if (isnan(own) || isnan(shared) || own == shared || own <= 0 || shared < 0)
 		snprintf(text, size, own == shared ? " (the same)" : "");
 	else if (shared < own)
-		snprintf(text, size, " (%s less)", value_words(UNIT_SHARE, 1 - shared / own).s);
+		snprintf(text, size, " (%s less)", figure_value_text(UNIT_SHARE, 1 - shared / own).s);
 	else if (shared < 2 * own)
-		snprintf(text, size, " (%s more)", value_words(UNIT_SHARE, shared / own - 1).s);
+		snprintf(text, size, " (%s more)", figure_value_text(UNIT_SHARE, shared / own - 1).s);
 	else
-		snprintf(text, size, " (%s times as many)", value_words(UNIT_RATIO, shared / own).s);
+		snprintf(text, size, " (%s times as many)", figure_value_text(UNIT_RATIO, shared / own).s);
 }
 
 void compared_words(const struct compared *compared, char *text, size_t size)
@@ -304,8 +261,8 @@ void compared_words(const struct compared *compared, char *text, size_t size)
 	/* A share is compared in its own points, not in shares of a share. */
 	if (unit != UNIT_SHARE)
 		difference_words(compared->own, compared->shared, difference, sizeof(difference));
-	snprintf(text, size, "%s: %s on own views, %s on the shared one%s", what, value_words(unit, compared->own).s,
-	         value_words(unit, compared->shared).s, difference);
+	snprintf(text, size, "%s: %s on own views, %s on the shared one%s", what, figure_value_text(unit, compared->own).s,
+	         figure_value_text(unit, compared->shared).s, difference);
 }
 
 const char *question_words(enum question question)

@@ -9,10 +9,6 @@
 #include "table.h"
 #include "verdict.h"
 
-/* "count", "share", "ms", "ratio" */
-const char *unit_words(enum figure_unit unit);
-/* "1,204", "49%", "301ms", "1.07"; "none" where there is no such figure. */
-struct text value_words(enum figure_unit unit, double value);
 /* The unit in which an expectation is said: relative ones are ratios. */
 enum figure_unit expectation_unit(const struct expectation *expectation);
 /* "at most 1.1", "72 within 3" */

@@ -109,7 +109,7 @@ $(B)/tests/system/%: $(B)/tests/system/%.o $(B)/libresc.so
 # An older and a newer version of all programs, in trees of their own below build: see tests/upgrade/derive.
 versions:
 	$(Q)for version in older newer; do tests/upgrade/derive $$version build/$$version && $(MAKE) --no-print-directory -C build/$$version \
-		VARIANT=test OPT_test='-O0 -DRESC_TEST_CLOCK' all build/test/tests/system/worker || exit 1; done
+		VARIANT=test OPT_test='-O0 -DRESC_TEST_CLOCK' lib build/test/rescd build/test/resctl build/test/tests/system/worker || exit 1; done
 # Without libFuzzer (VARIANT=asan, any compiler) a target replays the inputs that it is given.
 ifeq ($(VARIANT),fuzz)
 FUZZ_LINK := -fsanitize=fuzzer

@@ -200,6 +200,16 @@ struct text percent_text(uint64_t part, uint64_t whole)
 	return t;
 }
 
+struct text fine_percent_text(double share)
+{
+	struct text t;
+
+	if (share > 0 && share < 0.00005)
+		return (struct text){"<0.01%"};
+	snprintf(t.s, sizeof(t.s), "%.30s%%", number_text(share > 0 ? share * 100 : 0, 2).s);
+	return t;
+}
+
 /* ---- wall clock ---- */
 
 static struct tm local(uint64_t real_ns)

@@ -26,6 +26,8 @@ struct text count_short(uint64_t n);
 struct text share_text(uint64_t ppm);
 /* "25%"; "<1%" and ">99%" where rounding would say none or all. Empty when whole is 0. */
 struct text percent_text(uint64_t part, uint64_t whole);
+/* A share from 0 to 1 in hundredths of a percent: "2.8%", "0.56%"; "<0.01%" where rounding would say none. */
+struct text fine_percent_text(double share);
 /* A number with at most `decimals` digits behind the point and no zeros at its end: "12.4", "20". */
 struct text number_text(double value, int decimals);
 

@@ -158,20 +158,27 @@ static void print_opening(const struct screen *screen, const struct policy *p)
 	}
 }
 
-/* A rate that no traffic can reach. */
-static void print_unreachable(const struct screen *screen, const struct policy *p)
+bool policy_is_blind(const struct policy *p, struct line *why)
 {
 	uint64_t most = window_most(p);
 
-	if (!has_rate(p) || most >= p->min_calls)
-		return;
+	if (part_mode_of(p, PART_BREAKER) == PART_OFF || !has_rate(p) || most >= p->min_calls)
+		return false;
 	if (p->window_calls != 0)
-		print_field(screen, "", STYLE_BAD, "warning: no rate can open it: min_calls is %s, and the window holds %s calls",
-		            count_text(p->min_calls).s, count_text(most).s);
+		say(why, "no rate can open it: min_calls is %s, and the window holds %s calls", count_text(p->min_calls).s,
+		    count_text(most).s);
 	else
-		print_field(screen, "", STYLE_BAD,
-		            "warning: no rate can open it: min_calls is %s, and the rate limit lets at most %s calls into %s",
-		            count_text(p->min_calls).s, count_text(most).s, duration_setting(p->window_ms).s);
+		say(why, "no rate can open it: min_calls is %s, and the rate limit lets at most %s calls into %s",
+		    count_text(p->min_calls).s, count_text(most).s, duration_setting(p->window_ms).s);
+	return true;
+}
+
+static void print_unreachable(const struct screen *screen, const struct policy *p)
+{
+	struct line line = {.used = 0};
+
+	if (policy_is_blind(p, &line))
+		print_field(screen, "", STYLE_BAD, "warning: %s", line.s);
 }
 
 static void print_trial(const struct screen *screen, const struct policy *p)

@@ -32,6 +32,7 @@ static const struct command commands[] = {
         {"check", "FILE", "is this a good configuration?", cmd_check},
         {"doctor", "[--fix]", "is everything in the segment right?", cmd_doctor},
         {"rehearse", "SCENARIO", "what a policy does, seen before an outage does it", cmd_rehearse},
+        {"suggest", "NAME", "a timeout and a limit, from what was seen", cmd_suggest},
         {"version", "", "of the program and the segment's format", cmd_version},
 #ifdef RESC_TEST_CLOCK
         {"clock", "show|advance DURATION", "the test clock of the segment", cmd_clock},

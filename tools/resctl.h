@@ -49,6 +49,7 @@ int cmd_reload(struct resctl *ctl, int argc, char **argv);
 int cmd_check(struct resctl *ctl, int argc, char **argv);
 int cmd_doctor(struct resctl *ctl, int argc, char **argv);
 int cmd_rehearse(struct resctl *ctl, int argc, char **argv);
+int cmd_suggest(struct resctl *ctl, int argc, char **argv);
 int cmd_version(struct resctl *ctl, int argc, char **argv);
 #ifdef RESC_TEST_CLOCK
 int cmd_clock(struct resctl *ctl, int argc, char **argv);

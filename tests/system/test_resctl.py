@@ -12,7 +12,7 @@ from harness import RESCTL, is_stopped, metric, until
 
 CONFIG = {"resources": {"payments": {"breaker": {"consecutive": 5}, "bulkhead": {"limit": 4}},
                         "paypal": {"breaker": {}}, "stock": {"breaker": {}}}}
-COMMANDS = ["list", "show", "events", "workers", "snapshot", "force", "release", "reset", "reload", "check", "doctor", "version"]
+COMMANDS = ["list", "show", "events", "workers", "snapshot", "force", "release", "reset", "reload", "check", "doctor", "suggest", "version"]
 
 
 def resctl(*args, **kw):

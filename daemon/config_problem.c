@@ -22,7 +22,8 @@ static bool is_known(const struct config_problems *problems, const struct config
 	for (size_t i = 0; i < problems->count; i++) {
 		const struct config_problem *p = &problems->items[i];
 
-		if (p->line == new->line && p->column == new->column &&strcmp(p->text, new->text) == 0)
+		if (p->line == new->line && p->column == new->column && strcmp(p->text, new->text) == 0 &&
+		    (p->line > 0 || strcmp(p->path, new->path) == 0))
 			return true;
 	}
 	return false;

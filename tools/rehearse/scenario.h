@@ -11,6 +11,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "config_problem.h"
 #include "resc.h"
@@ -231,5 +232,8 @@ const char *view_name(enum view view); /* "own", "shared" */
 bool fault_is_on(const struct fault *fault, int64_t at_ns);
 /* When the first fault begins and the last one ends, by time; false: there is none. */
 bool scenario_fault_time(const struct scenario *scenario, int64_t *from_ns, int64_t *to_ns);
+
+/* The table of all keys, in Markdown, as it stands in docs/scenarios.md. */
+void scenario_print_keys(FILE *out);
 
 #endif

@@ -7,8 +7,8 @@
  * A child keeps no descriptor of its parent's: the listening socket of a dependency, inherited by a worker, would go on accepting
  * connections when the dependency refuses them; and the other end of rescd's pipe would keep rescd alive.
  *
- * Their ends are noticed with pidfds, in one poll() with the parent's sleep. The status is only looked at (WNOWAIT) until children_end, which
- * takes it: whoever started a process that is only watched here still can.
+ * Their ends are noticed with pidfds, in one poll() with the parent's sleep. The status is only looked at (WNOWAIT) until children_end,
+ * which takes it: whoever started a process that is only watched here still can.
  */
 #include "children.h"
 
@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -25,7 +26,8 @@
 
 int children_init(struct children *children, size_t room)
 {
-	*children = (struct children){.room = room, .items = calloc(room, sizeof(*children->items)), .fds = calloc(room, sizeof(*children->fds))};
+	*children = (struct children){
+	        .room = room, .items = calloc(room, sizeof(*children->items)), .fds = calloc(room, sizeof(*children->fds))};
 	if (children->items != NULL && children->fds != NULL)
 		return 0;
 	children_free(children);
@@ -43,7 +45,20 @@ void children_free(struct children *children)
 	*children = (struct children){0};
 }
 
-pid_t child_fork(void)
+/* -1: none. */
+static void keep_one_file(int kept)
+{
+	unsigned first = STDERR_FILENO + 1;
+
+	if (kept >= 0) {
+		if (dup2(kept, CHILD_KEPT) < 0)
+			_exit(EXIT_FAILURE);
+		first = CHILD_KEPT + 1;
+	}
+	syscall(SYS_close_range, first, ~0U, 0);
+}
+
+pid_t child_fork_with(int kept)
 {
 	pid_t parent = getpid();
 	pid_t pid = fork();
@@ -59,8 +74,33 @@ pid_t child_fork(void)
 	signal(SIGINT, SIG_DFL);
 	signal(SIGTERM, SIG_DFL);
 	signal(SIGHUP, SIG_DFL);
-	syscall(SYS_close_range, STDERR_FILENO + 1, ~0U, 0);
+	keep_one_file(kept);
 	return 0;
+}
+
+pid_t child_fork(void)
+{
+	return child_fork_with(-1);
+}
+
+void child_kill(pid_t *pid)
+{
+	if (*pid <= 0)
+		return;
+	kill(*pid, SIGKILL);
+	while (waitpid(*pid, NULL, 0) < 0 && errno == EINTR)
+		;
+	*pid = 0;
+}
+
+void child_raise_files(void)
+{
+	struct rlimit files;
+
+	if (getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur == files.rlim_max)
+		return;
+	files.rlim_cur = files.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &files);
 }
 
 int children_add(struct children *children, const char *name, pid_t pid, bool ours)

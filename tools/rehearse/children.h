@@ -32,6 +32,13 @@ void children_free(struct children *children);
  * 0 in the child, which has no descriptors but the first three. -1 after saying on stderr why.
  */
 pid_t child_fork(void);
+/* The same, but one descriptor of the parent's stays open in the child, as CHILD_KEPT. */
+pid_t child_fork_with(int kept);
+#define CHILD_KEPT 3
+/* Kills it, waits for it, and makes it 0, which is nobody. For who started it, and has not given it to children_add as ours. */
+void child_kill(pid_t *pid);
+/* This process may have as many descriptors as the host allows it. */
+void child_raise_files(void);
 
 /* From now on its end is noticed. 0 or -errno. */
 int children_add(struct children *children, const char *name, pid_t pid, bool ours);

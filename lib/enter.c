@@ -26,6 +26,7 @@
 #include "call.h"
 #include "deadline.h"
 #include "failpoint.h"
+#include "injected.h"
 #include "injection.h"
 #include "override.h"
 #include "permit.h"

@@ -23,6 +23,7 @@
 #include "clock.h"
 #include "event.h"
 #include "failpoint.h"
+#include "injected.h"
 #include "note.h"
 #include "policy.h"
 

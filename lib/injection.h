@@ -59,16 +59,4 @@ bool injection_read(const struct state *state, uint64_t w, struct injection *inj
  */
 bool injection_falls(uint64_t n, uint32_t ppm, uint32_t phase);
 
-/* What happens to one call. */
-struct injected {
-	bool fails;
-	uint32_t latency_ms; /* it waits so long first; 0: not at all */
-	uint32_t serial;     /* of what was in force */
-};
-struct view;
-/* For a call that is admitted, where the policy allows it: draws. False: nothing happens to it. In a read-side section. */
-bool injection_draw(const struct view *v, uint64_t now_ms, struct injected *injected);
-/* Is what was drawn under that serial still in force? Yes where nobody can say. In a read-side section. */
-bool injection_goes_on(const struct view *v, uint32_t serial);
-
 #endif

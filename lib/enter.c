@@ -752,14 +752,14 @@ static bool goes_on(struct resc_resource *resource, uint32_t serial)
 /* Milliseconds that the call has lost. It does not sleep on where the operator has ended it. */
 static int64_t sleep_injected(struct resc_resource *resource, int64_t ms, uint32_t serial)
 {
-	const int64_t began = resc_now_ns(), end = began + ms * 1000000;
-	int64_t now = began;
+	const uint64_t began = (uint64_t)resc_now_ns(), end = began + (uint64_t)ms * 1000000;
+	uint64_t now = began;
 
 	while (now < end && goes_on(resource, serial)) {
-		sleep_slice((uint64_t)(end - now));
-		now = resc_now_ns();
+		sleep_slice(end - now);
+		now = (uint64_t)resc_now_ns();
 	}
-	return (now - began) / 1000000;
+	return now > began ? (int64_t)((now - began) / 1000000) : 0;
 }
 
 /*

@@ -97,8 +97,8 @@ static bool end(const struct map *map, uint32_t index, uint32_t life, uint64_t *
 	                                             memory_order_acq_rel, memory_order_acquire))
 		return false;
 	FAILPOINT("injection.gone");
-	tell(map, index, life, EVENT_INJECTION_ENDED, how,
-	     atomic_load_explicit(setting_slot(state, injection_serial(was)), memory_order_relaxed), text);
+	tell(map, index, life, EVENT_INJECTION_ENDED,
+	     atomic_load_explicit(setting_slot(state, injection_serial(was)), memory_order_relaxed), how, text);
 	return true;
 }
 
@@ -225,16 +225,26 @@ int injection_set(const struct map *map, uint32_t index, const struct injection 
 
 /* ---- calls ---- */
 
+static struct injection unpack(uint64_t setting)
+{
+	return (struct injection){
+	        .fail_ppm = (uint32_t)smaller(setting_fail_ppm(setting), MILLION),
+	        .share_ppm = (uint32_t)smaller(setting_share_ppm(setting), MILLION),
+	        .latency_ms = (uint32_t)smaller(setting_latency_ms(setting), INJECTION_LATENCY_MOST_MS),
+	};
+}
+
+struct injection injection_of_event(const struct event *event)
+{
+	return unpack(event->value[0]);
+}
+
 bool injection_read(const struct state *state, uint64_t w, struct injection *injection)
 {
 	uint32_t serial = injection_serial(w);
 	uint64_t setting = atomic_load_explicit(&state->injection_setting[serial & 1], memory_order_acquire);
 
-	*injection = (struct injection){
-	        .fail_ppm = (uint32_t)smaller(setting_fail_ppm(setting), MILLION),
-	        .share_ppm = (uint32_t)smaller(setting_share_ppm(setting), MILLION),
-	        .latency_ms = (uint32_t)smaller(setting_latency_ms(setting), INJECTION_LATENCY_MOST_MS),
-	};
+	*injection = unpack(setting);
 	return setting_serial(setting) == (serial & 0xf);
 }
 

@@ -36,9 +36,13 @@ int injection_set(const struct map *map, uint32_t index, const struct injection 
 /* Ends it before its time. 0; -ESRCH none is in force; -ENOENT, -ENOTSUP, -EBUSY, -ESTALE as above. */
 int injection_stop(const struct map *map, uint32_t index, const char *text);
 
-/* Why one ended: the first value of its event. */
+/* Why one ended: the second value of its event. */
 enum injection_end { INJECTION_EXPIRED = 1, INJECTION_STOPPED, INJECTION_FORBIDDEN };
 const char *injection_end_name(enum injection_end end); /* "expired", "stopped", "forbidden" */
+
+/* What was injected, by an event of kind INJECTED or INJECTION_ENDED. */
+struct event;
+struct injection injection_of_event(const struct event *event);
 
 /* Ends one whose time is over. Anybody; also from a worker's call. */
 void injection_expire(const struct map *map, uint32_t index, uint32_t life, uint64_t now_ms);

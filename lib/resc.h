@@ -198,13 +198,18 @@ const char *resc_name(const resc_resource *resource);
 /*
  * Asks for admission of one attempt: all guards of the resource, or none. On 0 the ticket is valid and must be left.
  * On a refusal (> 0) nothing is held, and the ticket is zeroed but for retry_after_ms. On an error (< 0) the ticket is zeroed.
+ * RESC_E_INJECTED and RESC_E_INJECTED_TIMEOUT look like refusals and are none: the call was admitted, and has been left as one that failed,
+ * or timed out, because an operator injects faults here (resctl inject; only where the configuration allows it). Nothing is held. Who
+ * retries asks resc_retry as after an attempt with RESC_FAIL, or RESC_TIMEOUT; who does not has nothing else to do than on a refusal.
  *
  * Guards, in this order: the deadline is past (RESC_E_DEADLINE), an override (RESC_E_FORCED_OPEN), the breaker (RESC_E_OPEN), the
  * client-side throttle (RESC_E_THROTTLED), the bulkhead (RESC_E_PRIORITY, RESC_E_FULL, RESC_E_QUEUE_FULL, RESC_E_RETRIES), the rate
  * limit (RESC_E_COST, RESC_E_RATE), a probe lease of a half-open breaker (RESC_E_HALF_OPEN). A guard in shadow mode only counts.
  *
  * Waits, in a system call, only where the policy has a max_wait for the bulkhead or the rate limit, and never beyond the deadline; what
- * it waits with is given back by its death. The breaker is looked at again after a wait.
+ * it waits with is given back by its death. The breaker is looked at again after a wait. And it sleeps, the ticket in hand, where an
+ * operator injects a latency: at most a minute, never beyond the attempt's timeout or the deadline, and timeout_ms is shortened by it. A
+ * worker with an event loop stands still for that time: leave "injection" off there, or enter in a thread.
  *
  * Errors: -EINVAL (NULL, or reserved fields set), -ENOENT (the configuration no longer has this resource); and, only where the view has to be
  * made anew (after fork(), a reload or a new segment), -ENOMEM, and -EAGAIN when the new segment cannot be used yet. Where the resource was
@@ -282,7 +287,7 @@ typedef enum resc_outcome (*resc_attempt_fn)(void *arg, int64_t timeout_ms, unsi
  *
  * Returns 0 when an attempt ended with RESC_OK, RESC_IGNORED or RESC_CANCELLED; else the refusal that ended it: of admission
  * (RESC_E_OPEN, ...) or of a further attempt (RESC_E_ATTEMPTS, ...); or -errno. *last (may be NULL) gets the last outcome,
- * or -1 when no attempt was made.
+ * or -1 when no attempt was made. An attempt that an operator's injection made fail is one with that outcome; the function is not called.
  */
 int resc_run(resc_resource *resource, resc_attempt_fn attempt, void *arg, const resc_options *options, int *last);
 

@@ -23,7 +23,7 @@
 
 enum { OPTION_FOLLOW = 'f', OPTION_LAST = 'n', OPTION_RESOURCE = 'r' };
 
-static const char doc[] = "What happened lately: transitions of breakers, overrides, resets, reloads, deaths of workers. Oldest first."
+static const char doc[] = "What happened lately: transitions, overrides, injections, resets, reloads, deaths of workers. Oldest first."
                           "\v"
                           "The ring holds about the last thousand events. --json gives one JSON object a line, also with --follow.\n"
                           "\n"
@@ -83,6 +83,7 @@ static const struct column columns[] = {
 
 static struct words what_words(const struct event *event)
 {
+	const struct injection what = injection_of_event(event);
 	struct words w;
 
 	switch (event->kind) {
@@ -102,6 +103,12 @@ static struct words what_words(const struct event *event)
 		break;
 	case EVENT_EXPIRED:
 		snprintf(w.s, sizeof(w.s), "override expired");
+		break;
+	case EVENT_INJECTED:
+		snprintf(w.s, sizeof(w.s), "injected: %s", injection_words(&what).s);
+		break;
+	case EVENT_INJECTION_ENDED:
+		snprintf(w.s, sizeof(w.s), "injection %s", injection_end_name((enum injection_end)event->value[1]));
 		break;
 	case EVENT_REAPED:
 		snprintf(w.s, sizeof(w.s), "worker reaped");
@@ -129,7 +136,7 @@ static enum style what_style(const struct event *event)
 {
 	if (event->kind == EVENT_BREAKER)
 		return event->to == TAG_OPEN ? STYLE_BAD : event->to == TAG_HALF_OPEN ? STYLE_DOUBT : STYLE_PLAIN;
-	if (event->kind == EVENT_RELOAD_FAILED || event->kind == EVENT_FORCED)
+	if (event->kind == EVENT_RELOAD_FAILED || event->kind == EVENT_FORCED || event->kind == EVENT_INJECTED)
 		return STYLE_BAD;
 	return STYLE_PLAIN;
 }
@@ -144,6 +151,9 @@ static struct words event_why(const struct event *event)
 	case EVENT_FORCED:
 		snprintf(w.s, sizeof(w.s), "%s%s: %s", event->value[0] != 0 ? "for " : "until released",
 		         event->value[0] != 0 ? duration_setting(event->value[0]).s : "", event->text);
+		return w;
+	case EVENT_INJECTED:
+		snprintf(w.s, sizeof(w.s), "for %s: %s", duration_setting(event->value[1]).s, event->text);
 		return w;
 	case EVENT_REAPED:
 		snprintf(w.s, sizeof(w.s), "worker %" PRIu64 " (pid %" PRIu64 ") died%s%s", event->value[0], event->value[1],

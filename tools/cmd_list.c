@@ -26,7 +26,7 @@ static const char doc[] = "Every resource of the instance in one line."
                           "  REFUSED    calls refused since the segment was made, by any guard\n"
                           "  RETRY      tokens in the retry budget\n"
                           "  P99        of the latency of admitted calls since the segment was made\n"
-                          "  WHY        what decided it, what comes next, what the other guards do now,\n"
+                          "  WHY        what is injected, what decided it, what comes next, what the other guards do now,\n"
                           "             and which of them are in shadow mode\n"
                           "\n"
                           "On a terminal that is too narrow, columns are left out, and named below the\n"
@@ -44,7 +44,7 @@ static const struct column columns[] = {
 };
 
 struct tally {
-	unsigned all, open, half_open, forced, shadow, made;
+	unsigned all, open, half_open, forced, injected, shadow, made;
 };
 
 static void count_state(struct tally *tally, const struct inspect_resource *r)
@@ -53,6 +53,7 @@ static void count_state(struct tally *tally, const struct inspect_resource *r)
 
 	tally->all++;
 	tally->made += (r->policy.flags & POLICY_MADE) != 0;
+	tally->injected += r->injection.on;
 	if (r->override.mode != OVERRIDE_NONE)
 		tally->forced++;
 	else if (mode == PART_SHADOW)
@@ -127,6 +128,8 @@ static void print_tally(const struct tally *t, const struct inspect_daemon *d, c
 		printf(", %u half-open", t->half_open);
 	if (t->forced > 0)
 		printf(", %u forced", t->forced);
+	if (t->injected > 0)
+		printf(", %u with injected faults", t->injected);
 	if (t->shadow > 0)
 		printf(", %u would be open (shadow)", t->shadow);
 	printf("; %u worker%s attached", d->workers, plural(d->workers));

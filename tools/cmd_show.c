@@ -81,6 +81,18 @@ static void print_override(const struct screen *screen, const struct map *map, c
 		            time_local_zone(wall_clock_ns(map, o->until_ms)).s);
 }
 
+static void print_injection(const struct screen *screen, const struct map *map, const struct inspect_resource *r)
+{
+	const struct inspect_injection *i = &r->injection;
+
+	if (!i->on)
+		return;
+	print_field(screen, "injected", STYLE_DOUBT, "%s for %s by %s: %s", injection_words(&i->what).s,
+	            duration_text(r->now_ms - i->set_ms).s, user_text(i->uid).s, i->text[0] != '\0' ? i->text : "no reason given");
+	print_field(screen, "", STYLE_PLAIN, "it ends by itself in %s, at %s; at once: resctl inject %s --stop",
+	            duration_text(i->until_ms - r->now_ms).s, time_local_zone(wall_clock_ns(map, i->until_ms)).s, r->name);
+}
+
 static void print_window(const struct screen *screen, const struct inspect_resource *r)
 {
 	struct window_text window = window_words(&r->policy);
@@ -297,6 +309,7 @@ static void print_resource(const struct resctl *ctl, const struct inspect_resour
 	printf("%s%s%s\n", style_on(screen, STYLE_STRONG), name, style_off(screen, STYLE_STRONG));
 	if (r->override.mode != OVERRIDE_NONE)
 		print_override(screen, &ctl->map, r);
+	print_injection(screen, &ctl->map, r);
 	print_state(screen, r, history);
 	print_window(screen, r);
 	print_permits(screen, &ctl->map, r, roster);

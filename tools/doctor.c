@@ -246,6 +246,7 @@ static void look_at_resource(struct doctor *d, uint32_t index)
 	if (!d->visible)
 		return;
 	doctor_look_at_breaker(d);
+	doctor_look_at_injection(d);
 	doctor_look_at_limit(d);
 	doctor_look_at_tokens(d);
 	doctor_look_at_windows(d);

@@ -54,6 +54,11 @@
 	X(OVERRIDE_WORD, "override.word", SOON)                                                                                            \
 	X(OVERRIDE_OVER, "override.over", TURN)                                                                                            \
 	X(OVERRIDE_TEXT, "override.text", TURN)                                                                                            \
+	X(INJECTION_WORD, "injection.word", SOON)                                                                                          \
+	X(INJECTION_OVER, "injection.over", TURN)                                                                                          \
+	X(INJECTION_FORBIDDEN, "injection.forbidden", TURN)                                                                                \
+	X(INJECTION_SETTING, "injection.setting", SOON)                                                                                    \
+	X(INJECTION_TEXT, "injection.text", TURN)                                                                                          \
 	X(LIMIT_WORD, "limit.word", SOON)                                                                                                  \
 	X(LIMIT_DEBT, "limit.debt", SOON)                                                                                                  \
 	X(LIMIT_TARGET, "limit.target", TURN)                                                                                              \
@@ -211,6 +216,7 @@ void doctor_look_at_once(struct doctor *doctor);
 void doctor_look_at_policy(struct doctor *doctor);
 void doctor_look_at_holders(struct doctor *doctor);
 void doctor_look_at_breaker(struct doctor *doctor);
+void doctor_look_at_injection(struct doctor *doctor);
 void doctor_look_at_limit(struct doctor *doctor);
 void doctor_look_at_tokens(struct doctor *doctor);
 void doctor_look_at_windows(struct doctor *doctor);

@@ -83,6 +83,11 @@ int operation_do(struct resctl *ctl, const struct operation *operation, uint32_t
 		         operation->name, operation->name);
 	else if (r == -ENOENT)
 		complain("%s: it was taken out of the configuration at this moment", operation->name);
+	else if (r == -EPERM)
+		complain("%s: the configuration does not allow injection; set \"injection\": true for it, and resctl reload",
+		         operation->name);
+	else if (r == -ENOTSUP)
+		complain("%s: the segment is of an older format, that has no injection; restart rescd after the upgrade", operation->name);
 	else if (r == -ESTALE)
 		complain("%s: the segment is being replaced again and again; try again", operation->name);
 	else if (r < 0 && r != -ESRCH)

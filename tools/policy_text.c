@@ -357,4 +357,5 @@ void print_policy(const struct screen *screen, const struct map *map, const stru
 	print_part(screen, p, PART_ONCE, say_once);
 	print_off(screen, p);
 	print_field(screen, "latency", STYLE_PLAIN, "%s", p->flags & POLICY_LATENCY ? "true" : "false");
+	print_field(screen, "injection", STYLE_PLAIN, "%s", p->flags & POLICY_INJECTION ? "true" : "false");
 }

@@ -27,6 +27,7 @@ static const struct command commands[] = {
         {"snapshot", "", "everything, as one JSON document", cmd_snapshot},
         {"force", "NAME open|closed|disabled", "take the decision away from the breaker", cmd_force},
         {"release", "NAME", "give it back", cmd_release},
+        {"inject", "NAME", "make a share of the calls fail or wait, for a time", cmd_inject},
         {"reset", "NAME", "closed, fresh window, full retry budget", cmd_reset},
         {"reload", "", "let rescd read its configuration again", cmd_reload},
         {"check", "FILE", "is this a good configuration?", cmd_check},

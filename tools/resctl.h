@@ -44,6 +44,7 @@ int cmd_workers(struct resctl *ctl, int argc, char **argv);
 int cmd_events(struct resctl *ctl, int argc, char **argv);
 int cmd_force(struct resctl *ctl, int argc, char **argv);
 int cmd_release(struct resctl *ctl, int argc, char **argv);
+int cmd_inject(struct resctl *ctl, int argc, char **argv);
 int cmd_reset(struct resctl *ctl, int argc, char **argv);
 int cmd_reload(struct resctl *ctl, int argc, char **argv);
 int cmd_check(struct resctl *ctl, int argc, char **argv);

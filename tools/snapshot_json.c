@@ -146,6 +146,8 @@ const char *event_value_name(const struct event *event, unsigned i)
 		return transition_value_name(event->reason, i);
 	case EVENT_FORCED:
 		return i == 0 ? "for_ms" : NULL;
+	case EVENT_INJECTED:
+		return i == 0 ? NULL : "for_ms";
 	case EVENT_REAPED:
 		return i == 0 ? "worker" : "pid";
 	case EVENT_SUPERSEDED:
@@ -329,6 +331,7 @@ static json_t *policy_json(struct out *out, const struct policy *p)
 		put(out, o, part_name(makers[i].which),
 		    part_mode_of(p, makers[i].which) != PART_OFF ? makers[i].make(out, p) : json_null());
 	put(out, o, "latency", json_boolean(p->flags & POLICY_LATENCY));
+	put(out, o, "injection", json_boolean(p->flags & POLICY_INJECTION));
 	return o;
 }
 
@@ -349,6 +352,25 @@ static json_t *override_json(struct out *out, const struct inspect_resource *r)
 	put(out, o, "left_ms", integer_if(ends, from_until(r->now_ms, override->until_ms)));
 	put(out, o, "uid", integer(override->uid));
 	put(out, o, "why", text(override->text));
+	return o;
+}
+
+static json_t *injection_json(struct out *out, const struct inspect_resource *r)
+{
+	const struct inspect_injection *injection = &r->injection;
+	json_t *o;
+
+	if (!injection->on)
+		return json_null();
+	o = json_object();
+	put(out, o, "fail", share(injection->what.fail_ppm));
+	put(out, o, "latency_ms", integer(injection->what.latency_ms));
+	put(out, o, "latency_share", share(injection->what.share_ppm));
+	put(out, o, "set_ms", integer(injection->set_ms));
+	put(out, o, "until_ms", integer(injection->until_ms));
+	put(out, o, "left_ms", integer(from_until(r->now_ms, injection->until_ms)));
+	put(out, o, "uid", integer(injection->uid));
+	put(out, o, "why", text(injection->text));
 	return o;
 }
 
@@ -493,6 +515,7 @@ static json_t *resource_json(struct out *out, const struct inspect_resource *r)
 	put(out, o, "made", json_boolean(r->policy.flags & POLICY_MADE));
 	put_state(out, o, r);
 	put(out, o, "override", override_json(out, r));
+	put(out, o, "injection", injection_json(out, r));
 	put(out, o, "window", window_json(out, r));
 	put(out, o, "probes", probes_json(out, r));
 	put(out, o, "permits", permits_json(out, r, in_use));
@@ -778,10 +801,24 @@ json_t *workers_json(const struct map *map)
 	return out_close(&out, array);
 }
 
+/* What was injected is packed in one of the values. */
+static void put_injected(struct out *out, json_t *o, const struct event *event)
+{
+	const struct injection what = injection_of_event(event);
+
+	put(out, o, "fail", share(what.fail_ppm));
+	put(out, o, "latency_ms", integer(what.latency_ms));
+	put(out, o, "latency_share", share(what.share_ppm));
+	if (event->kind == EVENT_INJECTION_ENDED)
+		put(out, o, "end", json_string(injection_end_name((enum injection_end)event->value[1])));
+}
+
 static json_t *event_values(struct out *out, const struct event *event)
 {
 	json_t *o = json_object();
 
+	if (event->kind == EVENT_INJECTED || event->kind == EVENT_INJECTION_ENDED)
+		put_injected(out, o, event);
 	for (unsigned i = 0; i < 2; i++) {
 		const char *name = event_value_name(event, i);
 		if (name != NULL)

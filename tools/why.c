@@ -138,6 +138,27 @@ struct text user_text(uid_t uid)
 	return t;
 }
 
+struct text injection_words(const struct injection *i)
+{
+	bool slows = i->latency_ms != 0 && i->share_ppm != 0;
+	struct text fail = {""}, wait = {""}, t;
+
+	if (i->fail_ppm != 0)
+		snprintf(fail.s, sizeof(fail.s), "%.10s fail", share_text(i->fail_ppm).s);
+	if (slows)
+		snprintf(wait.s, sizeof(wait.s), "%.10s%s+%.9s", i->share_ppm < 1000000 ? share_text(i->share_ppm).s : "",
+		         i->share_ppm < 1000000 ? " " : "", duration_setting(i->latency_ms).s);
+	snprintf(t.s, sizeof(t.s), "%.16s%s%.21s", fail.s, i->fail_ppm != 0 && slows ? ", " : "", wait.s);
+	return t;
+}
+
+static void say_injection(struct line *line, const struct inspect_resource *r)
+{
+	if (r->injection.on)
+		say_also(line, "injected: %s, %s left", injection_words(&r->injection.what).s,
+		         duration_text(r->injection.until_ms - r->now_ms).s);
+}
+
 static struct words override_why(const struct inspect_resource *r)
 {
 	const struct inspect_override *o = &r->override;
@@ -191,7 +212,7 @@ enum style why_style(const struct inspect_resource *r)
 
 	if (style != STYLE_PLAIN)
 		return style;
-	return r->throttle_ppm > 0 || r->waiting > 0 || is_full(r) || is_spent(r) ? STYLE_DOUBT : STYLE_PLAIN;
+	return r->injection.on || r->throttle_ppm > 0 || r->waiting > 0 || is_full(r) || is_spent(r) ? STYLE_DOUBT : STYLE_PLAIN;
 }
 
 /* What the other guards do now. */
@@ -229,8 +250,12 @@ struct words why_words(const struct inspect_resource *r, const struct history *h
 {
 	struct line line = {.used = 0};
 
-	if (r->override.mode != OVERRIDE_NONE)
-		return override_why(r);
+	/* That it was meant comes before what came of it. */
+	say_injection(&line, r);
+	if (r->override.mode != OVERRIDE_NONE) {
+		say_also(&line, "%s", override_why(r).s);
+		return words("%.255s", line.s);
+	}
 	/* An open breaker is all that counts; while nothing is refused by it, the other guards come first. */
 	if (r->breaker == TAG_CLOSED || part_mode_of(&r->policy, PART_BREAKER) != PART_ENFORCE)
 		say_guards(&line, r);

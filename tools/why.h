@@ -32,6 +32,8 @@ const char *breaker_words(unsigned tag);
 /* The state without the override and without what is due: "open", "open (shadow)". */
 const char *breaker_state_words(const struct inspect_resource *resource);
 const char *override_words(enum override_mode mode);
+/* What is injected: "20% fail, +300ms", "20% fail, 50% +300ms". */
+struct text injection_words(const struct injection *injection);
 /* Of the reason: also where the breaker is closed and another guard refuses. */
 enum style why_style(const struct inspect_resource *resource);
 /* What decided a transition: "5 consecutive failures (limit 5)". event may be NULL. */

@@ -566,7 +566,8 @@ FAMILIES = {
 }
 PREFIXES = {"ended_": ("resc_calls_total", "outcome"), "refused_": ("resc_refusals_total", "reason"),
             "fallback_": ("resc_fallbacks_total", "kind"), "retry_": ("resc_retries_refused_total", "reason"),
-            "would_": ("resc_would_refuse_total", "reason"), "once_": ("resc_once_total", "event")}
+            "would_": ("resc_would_refuse_total", "reason"), "once_": ("resc_once_total", "event"),
+            "injected_": ("resc_injection_calls_total", "fault")}
 
 
 def family_of(counter):

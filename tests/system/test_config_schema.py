@@ -155,7 +155,7 @@ def test_types_ranges_and_defaults_are_those_of_the_program(path):
     assert len(forms) == len(rows)
     for form, (kind, span, _) in zip(forms, rows):
         check_form(form, kind, span)
-    value = re.fullmatch(r"`?(\"[^\"]*\"|\[.*\]|true|[0-9.]+)`?", rows[0][2])
+    value = re.fullmatch(r"`?(\"[^\"]*\"|\[.*\]|true|false|[0-9.]+)`?", rows[0][2])
     assert node.get("default") == (json.loads(value.group(1)) if value else None)
 
 

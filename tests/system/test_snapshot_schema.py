@@ -106,6 +106,7 @@ EVERY_KEY = {
     "throttle": {"k": 1.25, "window": "30s", "mode": "shadow"},
     "timeout": {"attempt": "800ms", "connect": "200ms", "total": "1s", "probe": "300ms", "mode": "shadow"},
     "once": {"ttl": "1h", "max_wait": "20ms", "on_death": "free", "mode": "shadow"},
+    "injection": True,
 }
 SHOWN = {
     "breaker": {"mode": "enforce", "consecutive": 7, "failure_rate": 0.25, "slow_rate": 0.75, "slow_call_ms": 1.5, "window_ms": None,
@@ -121,6 +122,7 @@ SHOWN = {
     "timeout": {"mode": "shadow", "attempt_ms": 800, "connect_ms": 200, "total_ms": 1000, "probe_ms": 300},
     "once": {"mode": "shadow", "ttl_ms": 3600000, "max_wait_ms": 20, "on_death": "free"},
     "latency": True,
+    "injection": True,
 }
 
 

@@ -10,7 +10,8 @@
 static inline void every_guard(struct policy *p)
 {
 	policy_private(p);
-	p->flags |= POLICY_RETRY | POLICY_BUDGET | POLICY_RETRY_CAP | POLICY_BULKHEAD | POLICY_RATE | POLICY_THROTTLE | POLICY_TIMEOUT;
+	p->flags |= POLICY_RETRY | POLICY_BUDGET | POLICY_RETRY_CAP | POLICY_BULKHEAD | POLICY_RATE | POLICY_THROTTLE | POLICY_TIMEOUT |
+	            POLICY_INJECTION;
 	p->window_calls = 16;
 	p->min_calls = 4;
 	p->slow_rate_ppm = 800000;

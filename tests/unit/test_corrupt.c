@@ -202,7 +202,7 @@ static void restore(void)
 
 static bool is_an_answer(int r)
 {
-	return r >= RESC_E_OPEN && r <= RESC_E_RETRIES;
+	return (r >= RESC_E_OPEN && r <= RESC_E_RETRIES) || r == RESC_E_INJECTED || r == RESC_E_INJECTED_TIMEOUT;
 }
 
 static enum resc_outcome do_nothing(void *arg, int64_t timeout_ms, unsigned attempt)

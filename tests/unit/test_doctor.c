@@ -9,9 +9,10 @@
 #include "doctor.h"
 #include "event.h"
 #include "every_guard.h"
+#include "injection.h"
 #include "named.h"
-#include "once.h"
 #include "note.h"
+#include "once.h"
 #include "override.h"
 #include "permit.h"
 #include "process.h"
@@ -336,6 +337,51 @@ static void override_without_text(void)
 	fixture_store(&n.state->override_text[override_serial(fixture_load(&n.state->override)) & 1].serial, NOTE_WRITING | 5);
 }
 
+static void inject(uint64_t for_ms)
+{
+	const struct injection half = {.fail_ppm = 500000};
+
+	ck_assert_int_eq(injection_set(&n.map, n.index, &half, for_ms, "game day"), 0);
+}
+
+static void injection_moved(void)
+{
+	fixture_store(&n.state->injection, injection_make(WORD_MOVED, false, 3, 0));
+}
+
+static void injection_for_ever(void)
+{
+	inject(10000);
+	fixture_store(&n.state->injection, fixture_load(&n.state->injection) | TIME_MASK);
+}
+
+static void injection_over(void)
+{
+	inject(10);
+	named_at(&n, now_ms() + 20);
+}
+
+static void injection_not_allowed(void)
+{
+	struct policy policy = n.policy;
+
+	inject(10000);
+	policy.flags &= ~(uint64_t)POLICY_INJECTION;
+	named_reload(&n, &policy);
+}
+
+static void injection_of_nothing(void)
+{
+	inject(10000);
+	fixture_store(&n.state->injection_setting[1], setting_make(7, 1, 0, 0));
+}
+
+static void injection_without_text(void)
+{
+	inject(10000);
+	fixture_store(&n.state->injection_text[1].serial, NOTE_WRITING | 5);
+}
+
 static void limit_to(unsigned target, unsigned effective, unsigned debt)
 {
 	fixture_store(&n.state->limit, limit_make(target, effective, debt, 7));
@@ -595,6 +641,12 @@ static const struct damage {
         {CHECK_OVERRIDE_WORD, override_moved, true},
         {CHECK_OVERRIDE_OVER, override_over, true},
         {CHECK_OVERRIDE_TEXT, override_without_text, false},
+        {CHECK_INJECTION_WORD, injection_moved, true},
+        {CHECK_INJECTION_WORD, injection_for_ever, true},
+        {CHECK_INJECTION_OVER, injection_over, true},
+        {CHECK_INJECTION_FORBIDDEN, injection_not_allowed, true},
+        {CHECK_INJECTION_SETTING, injection_of_nothing, true},
+        {CHECK_INJECTION_TEXT, injection_without_text, false},
         {CHECK_LIMIT_WORD, limit_above_target, true},
         {CHECK_LIMIT_WORD, limit_closed, true},
         {CHECK_LIMIT_DEBT, limit_in_debt, true},

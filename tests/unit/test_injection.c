@@ -307,7 +307,7 @@ START_TEST(it_is_over_by_itself_and_said_once)
 	ck_assert(!injection_is_on(fixture_load(&n.state->injection)));
 	injection_expire(&n.map, n.index, 0, 61000);
 	ck_assert_uint_eq(count_events(EVENT_INJECTION_ENDED, &event), 1);
-	ck_assert_uint_eq(event.value[0], INJECTION_EXPIRED);
+	ck_assert_uint_eq(event.value[1], INJECTION_EXPIRED);
 	ck_assert_str_eq(event.text, "game day");
 	ck_assert_int_eq(injection_stop(&n.map, n.index, ""), -ESRCH);
 }
@@ -321,7 +321,7 @@ START_TEST(stopped_at_once)
 	ck_assert_int_eq(injection_stop(&n.map, n.index, "enough"), 0);
 	ck_assert_uint_eq(injected_of(10), 0);
 	ck_assert_uint_eq(count_events(EVENT_INJECTION_ENDED, &event), 1);
-	ck_assert_uint_eq(event.value[0], INJECTION_STOPPED);
+	ck_assert_uint_eq(event.value[1], INJECTION_STOPPED);
 	ck_assert_str_eq(event.text, "enough");
 }
 END_TEST
@@ -355,7 +355,7 @@ START_TEST(what_the_policy_does_not_allow_is_not_injected)
 	injection_forbid(&n.map, n.index);
 	injection_forbid(&n.map, n.index);
 	ck_assert_uint_eq(count_events(EVENT_INJECTION_ENDED, &event), 1);
-	ck_assert_uint_eq(event.value[0], INJECTION_FORBIDDEN);
+	ck_assert_uint_eq(event.value[1], INJECTION_FORBIDDEN);
 	p.flags |= POLICY_INJECTION;
 	use(p);
 	ck_assert_uint_eq(injected_of(10), 0);

@@ -93,6 +93,11 @@ struct text latency_text(uint64_t us)
 	return t;
 }
 
+struct text latency_fine_text(double us)
+{
+	return us > 0 && us < 0.5 ? (struct text){"<1us"} : latency_text((uint64_t)(us + 0.5));
+}
+
 int duration_parse(const char *text, uint64_t most_ms, uint64_t *ms)
 {
 	static const struct {
@@ -175,6 +180,12 @@ struct text number_text(double value, int decimals)
 	if (end[-1] == '.')
 		end[-1] = '\0';
 	return t;
+}
+
+struct text rate_text(double per_second)
+{
+	/* Whatever is more than that was not counted. */
+	return per_second < 10 ? number_text(per_second, 2) : count_text((uint64_t)(per_second < 1e15 ? per_second + 0.5 : 1e15));
 }
 
 struct text share_text(uint64_t ppm)

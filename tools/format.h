@@ -18,6 +18,10 @@ struct text duration_setting(uint64_t ms);
 struct text duration_setting_ns(uint64_t ns);
 /* A measured time in three digits: "812us", "8.12ms", "1.25s". */
 struct text latency_text(uint64_t us);
+/* The same, worked out and so not whole: "<1us" below half of one. */
+struct text latency_fine_text(double us);
+/* Calls a second: "0.25", "9.5", "1,204". */
+struct text rate_text(double per_second);
 /* "1,204,332". */
 struct text count_text(uint64_t n);
 /* Five columns at most: "1204", "12.3k", "4.1M". */

@@ -79,16 +79,6 @@ static uint64_t total_ms(const struct notes *n)
 	return is_on(n, PART_TIMEOUT) ? n->policy->timeout_total_ms : 0;
 }
 
-static struct text us_text(double us)
-{
-	return latency_text((uint64_t)us);
-}
-
-static struct text rate_text(double rate)
-{
-	return number_text(rate, rate < 10 ? 2 : 0);
-}
-
 /* ---- timeout ---- */
 
 static void look_at_short(struct notes *n)
@@ -102,7 +92,7 @@ static void look_at_short(struct notes *n)
 	     "timeout.attempt is %s, and %s of the measured calls took that long or were cut off there (p50 is %s): raise it, or find out "
 	     "why "
 	     "so many are slow",
-	     duration_setting(ms).s, fine_percent_text(cut.likely).s, us_text(n->timeouts.p50_us).s);
+	     duration_setting(ms).s, fine_percent_text(cut.likely).s, latency_fine_text(n->timeouts.p50_us).s);
 }
 
 static void look_at_long(struct notes *n)
@@ -111,13 +101,13 @@ static void look_at_long(struct notes *n)
 	double p999_us = n->timeouts.p999_us, held = n->limit.rate * HANGING * (double)ms / 1000;
 	char workers[200] = "";
 
-	if (p999_us == 0 || n->timeouts.p999_is_least || (double)ms * 1000 <= LONG_TIMEOUT * p999_us)
+	if (p999_us == 0 || n->timeouts.p999_is_least || (double)ms <= LONG_TIMEOUT * ceil(p999_us / 1000))
 		return;
 	if (n->limit.rate > 0)
 		snprintf(workers, sizeof(workers), "; if 5%% of the %s calls a second hung, %s would be inside at once (live workers: %u)",
 		         rate_text(n->limit.rate).s, count_text((uint64_t)ceil(fmin(held, 1e15))).s, n->facts->workers);
 	note(n, SUGGEST_NOTE_TIMEOUT_LONG, PART_TIMEOUT, "timeout.attempt is %s, and 99.9%% of the calls end within %s%s: lower it",
-	     duration_setting(ms).s, us_text(p999_us).s, workers);
+	     duration_setting(ms).s, latency_fine_text(p999_us).s, workers);
 }
 
 /* ---- retry ---- */
@@ -248,7 +238,7 @@ static void look_at_always_slow(struct notes *n)
 	note(n, SUGGEST_NOTE_BREAKER_ALWAYS_SLOW, PART_BREAKER,
 	     "%s of the measured calls took longer than slow_call (%s; p50 is %s), and slow_rate is %s: it opens on an ordinary day; raise "
 	     "slow_call",
-	     fine_percent_text(slow).s, duration_setting_ns(p->slow_call_ns).s, us_text(n->timeouts.p50_us).s,
+	     fine_percent_text(slow).s, duration_setting_ns(p->slow_call_ns).s, latency_fine_text(n->timeouts.p50_us).s,
 	     share_text(p->slow_rate_ppm).s);
 }
 
@@ -285,7 +275,7 @@ static void look_at_limit(struct notes *n)
 		note(n, SUGGEST_NOTE_BULKHEAD_TIGHT, PART_BULKHEAD,
 		     "%s calls a second of %s each are %s calls inside on average, and the limit is %u: it refuses while all is well; "
 		     "raise it",
-		     rate_text(n->limit.rate).s, us_text(n->limit.mean_us).s, number_text(n->limit.inside, 1).s, limit);
+		     rate_text(n->limit.rate).s, latency_fine_text(n->limit.mean_us).s, number_text(n->limit.inside, 1).s, limit);
 	else if (workers > 0 && limit >= workers && most <= workers && !n->limit.held_down)
 		note(n, SUGGEST_NOTE_BULKHEAD_IDLE, PART_BULKHEAD,
 		     "the limit is %u, and there %s %u live worker%s: where each has one call at a time, it never refuses anything; choose "

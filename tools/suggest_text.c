@@ -12,11 +12,6 @@
 #include "format.h"
 #include "line.h"
 
-static struct text us_text(double us)
-{
-	return latency_text((uint64_t)(us + 0.5));
-}
-
 /* ---- latency ---- */
 
 static bool is_measuring(const struct suggest_facts *facts)
@@ -27,7 +22,7 @@ static bool is_measuring(const struct suggest_facts *facts)
 static void say_quantile(struct line *line, const char *name, double us, bool is_least)
 {
 	if (us > 0)
-		say(line, "%s%s %s%s", line->used > 0 ? ", " : "", name, is_least ? "at least " : "", us_text(us).s);
+		say(line, "%s%s %s%s", line->used > 0 ? ", " : "", name, is_least ? "at least " : "", latency_fine_text(us).s);
 }
 
 static void print_latency(const struct screen *screen, const struct suggest_facts *facts, const struct suggest_timeouts *t)
@@ -131,8 +126,8 @@ static void say_hanging(struct line *line, const struct suggest_facts *facts, do
 	double held = rate * 0.01 * (double)ms / 1000;
 
 	if (held >= 0.1)
-		say(line, "; where 1%% of %s calls a second hang, %s of the %u workers are held", number_text(rate, rate < 10 ? 2 : 0).s,
-		    number_text(held, held < 10 ? 1 : 0).s, facts->workers);
+		say(line, "; if 1%% of the %s calls a second hung, %s would be inside at once (live workers: %u)", rate_text(rate).s,
+		    rate_text(held).s, facts->workers);
 }
 
 static void print_timeout(const struct screen *screen, const struct suggest_facts *facts, const struct suggest_timeouts *t, double rate)
@@ -178,10 +173,9 @@ static void print_load(const struct screen *screen, const struct suggest_facts *
 	print_spread(screen, "retries", &load->retries);
 	if (l->rate <= 0)
 		return;
-	say(&line, "%s calls a second%s", number_text(l->rate, l->rate < 10 ? 2 : 0).s,
-	    load->watched ? "" : ", on average since the segment was made");
+	say(&line, "%s calls a second%s", rate_text(l->rate).s, load->watched ? "" : ", on average since the segment was made");
 	if (l->mean_us > 0)
-		say(&line, ", %s each: %s inside by Little's law", us_text(l->mean_us).s, number_text(l->inside, 2).s);
+		say(&line, ", %s each: %s inside by Little's law", latency_fine_text(l->mean_us).s, number_text(l->inside, 2).s);
 	if (l->p99_us > 0)
 		say(&line, ", %s where each takes as long as p99", number_text(l->inside_p99, 2).s);
 	print_field(screen, "load", STYLE_PLAIN, "%s", line.s);

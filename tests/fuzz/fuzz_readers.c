@@ -197,6 +197,8 @@ static void run_resctl(const char *command, uint8_t arguments, bool json)
 	        {"--resource=ledger"},
 	        {"advance", "5s"},
 	        {"ledger", "search"},
+	        {"payments", "--watch=0"},
+	        {"payments", "--watch=60ms", "--only-watched"},
 	};
 	const char *const *more = some[arguments % (sizeof some / sizeof some[0])];
 	char *envp[] = {base.variable, (char[]){"TERM=xterm"}, (char[]){"LC_ALL=C.UTF-8"}, NULL};

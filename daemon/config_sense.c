@@ -323,5 +323,5 @@ void draft_check(struct reader *reader, const struct draft *draft)
 	if (draft_is_on(draft, BLOCK_ONCE))
 		check_once(reader, draft);
 	if (!guards_something(draft) && !draft->flawed)
-		reader_warning(reader, draft->place, "no block is on, so nothing guards this resource");
+		reader_warning(reader, draft->place, CONFIG_NOTHING_ON);
 }

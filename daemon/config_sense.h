@@ -5,6 +5,9 @@
 
 #include "config_draft.h"
 
+/* The warning about a resource without any guard. */
+#define CONFIG_NOTHING_ON "no block is on, so nothing guards this resource"
+
 /* Adds errors for what cannot be meant, and warnings for what has no effect or hardly the one that was wanted. */
 void draft_check(struct reader *reader, const struct draft *draft);
 

@@ -12,7 +12,6 @@
  */
 #include "scenario.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -177,29 +176,13 @@ static const struct node *changed(struct texts *texts, struct reading *reading, 
 	return patch_apply(&texts->nodes, root, change, texts->options->config ? NULL : reading->problems);
 }
 
-static void check_variant_name(struct reading *reading, const struct node *variant)
-{
-	size_t length = strlen(variant->key);
-
-	if (length == 0)
-		node_key_error(reading->problems, variant, "a variant needs a name, such as \"without a breaker\"");
-	else if (length >= SCENARIO_NAME)
-		node_key_error(reading->problems, variant, "the name is longer than %d bytes", (int)SCENARIO_NAME - 1);
-	for (size_t i = 0; i < length; i++) {
-		if (iscntrl((unsigned char)variant->key[i])) {
-			node_key_error(reading->problems, variant, "the name has a control character");
-			return;
-		}
-	}
-}
-
-static void read_variant(struct texts *texts, const struct node *root, const struct node *variant, struct scenario *out,
+static void read_variant(struct texts *texts, bool brief, const struct node *root, const struct node *variant, struct scenario *out,
                          struct config_problems *problems)
 {
-	struct reading reading = {.problems = problems, .options = texts->options, .scenario = out};
+	struct reading reading = {.problems = problems, .options = texts->options, .brief = brief, .scenario = out};
 
 	if (variant) {
-		check_variant_name(&reading, variant);
+		check_label(&reading, variant);
 		snprintf(out->variant, sizeof(out->variant), "%s", variant->key);
 	}
 	reading.root = variant ? changed(texts, &reading, root, variant) : root;
@@ -212,7 +195,7 @@ static void read_variant(struct texts *texts, const struct node *root, const str
 /* ---- a form of the file ---- */
 
 /* The variants of a form of the file, in its order; or one without a name. */
-static void read_variants(struct texts *texts, const struct node *root, struct scenarios *out, struct config_problems *problems)
+static void read_variants(struct texts *texts, bool brief, const struct node *root, struct scenarios *out, struct config_problems *problems)
 {
 	const struct node *list = node_child(root, scenario_rows[SK_VARIANTS].name);
 	bool has_list = list && json_is_object(list->value) && list->first;
@@ -236,7 +219,7 @@ static void read_variants(struct texts *texts, const struct node *root, struct s
 	}
 	out->count = count;
 	for (size_t i = 0; i < count; i++) {
-		read_variant(texts, root, variant, &out->items[i], &lists[i]);
+		read_variant(texts, brief, root, variant, &out->items[i], &lists[i]);
 		variant = variant ? variant->next : NULL;
 	}
 	for (size_t i = 0; i < out->count; i++) {
@@ -293,14 +276,14 @@ static const struct node *form_of(struct texts *texts, bool brief, struct config
 static void read_form(struct texts *texts, bool brief, struct scenarios *out, struct config_problems *problems)
 {
 	const struct node *root = form_of(texts, brief, problems);
-	struct reading reading = {.problems = problems, .options = texts->options};
+	struct reading reading = {.problems = problems, .options = texts->options, .brief = brief};
 	struct expecting expecting = {.reading = &reading};
 
 	if (!root) {
 		texts->short_of_memory = true;
 		return;
 	}
-	read_variants(texts, root, out, problems);
+	read_variants(texts, brief, root, out, problems);
 	if (texts->short_of_memory || problems->errors > 0)
 		return;
 	expecting.items = out->items;

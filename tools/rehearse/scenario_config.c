@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "config.h"
+#include "config_sense.h"
 #include "scenario_read.h"
 
 static bool is_the_labs(const char *key)
@@ -83,6 +84,9 @@ static void lead_back(struct reading *reading, const struct origin *origin, cons
 	const struct node *node = root;
 	bool at_key = false;
 
+	/* What happens without any guard is a fair question here. */
+	if (strcmp(problem->text, CONFIG_NOTHING_ON) == 0)
+		return;
 	for (uint32_t i = 0; i < origin->places->count && problem->line > 0; i++) {
 		if (origin->nodes[i] && is_at(&origin->places->items[i], problem, &at_key)) {
 			node = origin->nodes[i];

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "map.h"
 #include "scenario_read.h"
 
 #define SPANS_MOST  64u
@@ -205,6 +204,8 @@ static void read_fault(struct reading *reading, const struct node *node, enum de
 	fault->latency_ns = section_duration(&section, SK_FAULT_LATENCY, 0);
 	fault->retry_after_ms = whole_ms(&section, SK_RETRY_AFTER);
 	fault->capacity = (uint32_t)section_integer(&section, SK_FAULT_CAPACITY, 0);
+	if (reading->brief && fault->to_ns > reading->scenario->duration_ns)
+		fault->to_ns = SCENARIO_FOREVER;
 	if (section.bad)
 		return;
 	check_kind(&section, fault);
@@ -325,11 +326,9 @@ static void read_tcp(struct section *section, struct dependency *dependency)
 static void read_dependency(struct reading *reading, const struct node *node, struct dependency *dependency)
 {
 	struct section section;
-	struct resc_error err;
 
 	snprintf(dependency->name, sizeof(dependency->name), "%s", node->key);
-	if (name_check(node->key, &err) < 0)
-		node_key_error(reading->problems, node, "%s", err.text);
+	check_label(reading, node);
 	if (!section_read(reading, node, SB_DEPENDENCY, &section))
 		return;
 	if (section.at[SK_ADDRESS] && section.at[SK_PROGRAM]) {

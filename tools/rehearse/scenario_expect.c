@@ -94,11 +94,12 @@ static void check_view(struct section *section, const struct figure_ref *ref, co
 		section_error(section, SK_VIEW, "it is not played on that view; add it to `views`, or leave `view` out");
 }
 
+/* What goes on longer than a short form ends with it. */
 static void check_time(struct section *section, const struct figure_ref *ref, const struct scenario *scenario)
 {
 	if (ref->from_ns >= scenario->duration_ns)
 		section_error(section, SK_FROM, "the rehearsal is over by then; write an earlier time");
-	else if (ref->to_ns != SCENARIO_FOREVER && ref->to_ns > scenario->duration_ns)
+	else if (ref->to_ns != SCENARIO_FOREVER && ref->to_ns > scenario->duration_ns && !section->reading->brief)
 		section_error(section, SK_TO, "the rehearsal is over before; leave `to` out, or write an earlier time");
 }
 
@@ -302,12 +303,13 @@ static void read_list(struct expecting *expecting, struct section *section, enum
 
 /* ---- comparisons ---- */
 
+/* A short form may leave a view out, and then nothing is compared. */
 static void check_both_views(struct expecting *expecting, struct section *section, const struct figure_ref *ref)
 {
 	for (size_t i = 0; i < expecting->count; i++) {
 		const struct scenario *scenario = &expecting->items[i];
 
-		if (!speaks_of(ref, scenario) || (scenario->views[VIEW_OWN] && scenario->views[VIEW_SHARED]))
+		if (section->reading->brief || !speaks_of(ref, scenario) || (scenario->views[VIEW_OWN] && scenario->views[VIEW_SHARED]))
 			continue;
 		section_error(section, SK_VARIANT,
 		              "there is nothing to compare: not both views are played; write \"views\": [\"own\", \"shared\"]");

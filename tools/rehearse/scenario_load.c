@@ -270,6 +270,8 @@ static void read_arrivals(struct section *section, struct load *load)
 
 	load->from_ns = section_duration(section, SK_LOAD_FROM, 0);
 	load->to_ns = section_duration(section, SK_LOAD_TO, section->reading->scenario->duration_ns);
+	if (section->reading->brief && load->to_ns > section->reading->scenario->duration_ns)
+		load->to_ns = section->reading->scenario->duration_ns;
 	load->arrivals = way == SK_RATE ? (enum arrivals)section_word(section, SK_ARRIVALS, ARRIVALS_EVEN) : ARRIVALS_AT;
 	if (way == SK_NONE)
 		return;
@@ -333,12 +335,10 @@ static void read_manners(struct section *section, struct load *load)
 static void read_load(struct reading *reading, const struct node *node, struct load *load)
 {
 	struct section section;
-	struct resc_error err;
 
 	*load = (struct load){.dependency = -1, .cost = 1};
 	snprintf(load->name, sizeof(load->name), "%s", node->key);
-	if (name_check(node->key, &err) < 0)
-		node_key_error(reading->problems, node, "%s", err.text);
+	check_label(reading, node);
 	if (!section_read(reading, node, SB_LOAD, &section))
 		return;
 	read_chain(&section, load);

@@ -8,8 +8,8 @@
  */
 #include "scenario_read.h"
 
+#include <ctype.h>
 #include <errno.h>
-#include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -105,6 +105,22 @@ void advise_name(const char *name, const char *const *names, size_t count, char 
 		snprintf(advice, size, "there are: %s", list);
 	else
 		snprintf(advice, size, "there are none");
+}
+
+void check_label(struct reading *reading, const struct node *node)
+{
+	size_t length = strlen(node->key);
+
+	if (length == 0)
+		node_key_error(reading->problems, node, "the name is empty; write one, such as \"users\"");
+	else if (length >= SCENARIO_NAME)
+		node_key_error(reading->problems, node, "the name is longer than %d bytes", (int)SCENARIO_NAME - 1);
+	for (size_t i = 0; i < length; i++) {
+		if (iscntrl((unsigned char)node->key[i])) {
+			node_key_error(reading->problems, node, "the name has a control character");
+			return;
+		}
+	}
 }
 
 /* ---- memory ---- */

@@ -14,6 +14,7 @@ struct reading {
 	const struct scenario_options *options;
 	struct scenario *scenario; /* what it becomes */
 	const struct node *root;   /* of the file, with the changes */
+	bool brief;                /* with "short": what would last longer than the rehearsal is cut */
 	struct config config;      /* its configuration, as rescd would have it */
 	bool has_config;           /* it is good */
 	bool short_of_memory;
@@ -58,6 +59,9 @@ bool section_needs(struct section *section, enum scenario_key id, const char *re
 void section_forbids(struct section *section, enum scenario_key id, const char *because);
 /* A problem at a key, or at the object where it is not given. */
 __attribute__((format(printf, 3, 4))) void section_error(struct section *section, enum scenario_key id, const char *format, ...);
+
+/* A name of the scenario's own (a load, a dependency, a variant): any words, but not too long. */
+void check_label(struct reading *reading, const struct node *node);
 
 /* Memory for what the scenario keeps; NULL: none, and the reading knows. */
 void *reading_memory(struct reading *reading, size_t count, size_t size);

@@ -38,11 +38,6 @@ static struct dependencies *running;
 static struct caller *caller;
 static pid_t foreign; /* a server that is not the lab's */
 
-__attribute__((weak)) bool fault_is_on(const struct fault *fault, int64_t at_ns)
-{
-	return fault->from_request == 0 && at_ns >= fault->from_ns && at_ns < fault->to_ns;
-}
-
 static int64_t clock_ns(void)
 {
 	struct timespec t;

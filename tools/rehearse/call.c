@@ -58,6 +58,10 @@ struct caller *caller_new(const struct scenario *scenario, struct board *board)
 	*caller = (struct caller){.scenario = scenario, .board = board};
 	for (size_t i = 0; i < SCENARIO_DEPENDENCIES; i++)
 		caller->lines[i].fd = -1;
+	for (unsigned i = 0; i < scenario->dependency_count; i++) {
+		if (scenario->dependencies[i].kind == DEPENDENCY_SERVER)
+			lab_dial(caller, i);
+	}
 	return caller;
 }
 

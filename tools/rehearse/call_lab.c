@@ -5,6 +5,9 @@
  * A connection is kept from call to call, and given up when a call on it did not end well: a late answer goes down with the connection on
  * which it comes, and the server sees that its caller has gone. A connection that was closed between two calls is noticed before the
  * next one is sent, and made anew: that is not a failure of the dependency. What happens after that is.
+ *
+ * The first connection is made before the rehearsal begins, as workers with a pool have it: clients that call together reach the server
+ * together.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -18,6 +21,8 @@
 
 #include "caller.h"
 #include "wire.h"
+
+#define DIAL_NS INT64_C(1000000000) /* connecting in advance takes no longer */
 
 void lab_hang_up(struct line *line)
 {
@@ -84,6 +89,12 @@ static enum resc_outcome connect_to(struct caller *caller, unsigned dependency, 
 	if (getsockopt(line->fd, SOL_SOCKET, SO_ERROR, &error, &size) < 0)
 		error = errno;
 	return error == 0 ? RESC_OK : refused(caller, dependency, error);
+}
+
+void lab_dial(struct caller *caller, unsigned dependency)
+{
+	if (connect_to(caller, dependency, call_clock_ns() + DIAL_NS) != RESC_OK)
+		lab_hang_up(&caller->lines[dependency]);
 }
 
 /* Reads the answer. Bytes that are missing are waited for. */

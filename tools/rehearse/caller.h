@@ -31,6 +31,8 @@ enum resc_outcome call_await(const struct caller *caller, int fd, short events, 
 
 /* retry_after_ms of the result is -1 before. */
 enum resc_outcome lab_call(struct caller *caller, unsigned dependency, const struct call *call, struct call_result *result);
+/* Connects, so that the first call need not; where that fails, it will. */
+void lab_dial(struct caller *caller, unsigned dependency);
 void lab_hang_up(struct line *line);
 enum resc_outcome curl_call(struct caller *caller, unsigned dependency, const struct call *call, struct call_result *result);
 void curl_hang_up(struct line *line);

@@ -233,7 +233,9 @@ static void begin_work(struct connection *connection, struct receipt_note *note,
 	};
 	connection->work = work;
 	int64_t due_ns = processor_take(&port->processor, port->dependency, deal, work, cue->at_ns);
-	if (due_ns != SCENARIO_FOREVER)
+	if (due_ns <= cue->at_ns)
+		finish(server, work, cue->at_ns);
+	else if (due_ns != SCENARIO_FOREVER)
 		plan(server, work, due_ns);
 }
 

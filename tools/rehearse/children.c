@@ -155,6 +155,17 @@ static int64_t now_ns(void)
 	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
+/* Of those that are not ours, nobody is waited for. */
+static void forget_others(struct children *children)
+{
+	for (size_t i = 0; i < children->count; i++) {
+		if (children->items[i].ours)
+			continue;
+		close(children->fds[i].fd);
+		children->fds[i].fd = -1;
+	}
+}
+
 /* Takes the status of one that has ended, and looks at it no more. True: it ended well. */
 static bool reap(struct children *children, size_t i)
 {
@@ -186,6 +197,7 @@ bool children_end(struct children *children, int64_t patience_ns)
 	int64_t until_ns = now_ns() + patience_ns;
 	bool good = true;
 
+	forget_others(children);
 	for (size_t left = 1; left > 0;) {
 		int64_t rest_ns = until_ns - now_ns();
 		children_wait(children, rest_ns < 0 ? 0 : rest_ns);

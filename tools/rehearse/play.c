@@ -15,6 +15,8 @@
  * Patience. The client goes, the work does not: whoever works on it does not notice, as a server does not. What the client got is late,
  * and it got that when its patience ended.
  *
+ * A fault that was injected with resctl is an attempt that failed, and is retried as one.
+ *
  * The end of the rehearsal is no outcome. Who is in the middle gives back what it holds, and leaves its notes undone.
  */
 #include "play.h"
@@ -29,10 +31,10 @@ struct request {
 	const struct load *load;
 	uint32_t index;
 	uint16_t tries[SCENARIO_RESOURCES];
-	int answer;       /* the last one of libresc */
-	bool over;        /* the rehearsal ended before it did */
+	int answer;        /* the last one of libresc */
+	bool over;         /* the rehearsal ended before it did */
 	bool during_fault; /* the last call was */
-	int error;        /* a negative answer of libresc */
+	int error;         /* a negative answer of libresc */
 };
 
 /* ---- what cannot be ---- */
@@ -149,6 +151,19 @@ static struct reply refused(struct request *q, struct attempt_note *note, uint32
 	return (struct reply){answer == RESC_E_DEADLINE ? RESC_TIMEOUT : RESC_FAIL, -1};
 }
 
+/* Admitted, and made to fail by an operator: libresc has counted and given back everything. */
+static struct reply injected(struct request *q, struct attempt_note *note, int answer)
+{
+	struct reply reply = {answer == RESC_E_INJECTED ? RESC_FAIL : RESC_TIMEOUT, -1};
+
+	note->entered_ns = note->ended_ns = board_now(q->player->board);
+	note->injected = true;
+	note->outcome = (uint8_t)reply.outcome;
+	q->note->attempts++;
+	q->answer = 0;
+	return reply;
+}
+
 /* One attempt, from the question to the outcome. False: it was refused. */
 static bool attempt(struct request *q, size_t layer, const resc_options *options, struct attempt_note *note, struct reply *reply)
 {
@@ -156,6 +171,10 @@ static bool attempt(struct request *q, size_t layer, const resc_options *options
 	resc_ticket ticket;
 	int r = resc_enter(q->player->resources[resource], options, &ticket);
 
+	if (r == RESC_E_INJECTED || r == RESC_E_INJECTED_TIMEOUT) {
+		*reply = injected(q, note, r);
+		return true;
+	}
 	if (r != 0) {
 		*reply = refused(q, note, resource, r);
 		return false;

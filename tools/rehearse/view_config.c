@@ -42,7 +42,8 @@ static json_t *policy_of(json_t *resources, const char *name)
 
 	if (found != NULL)
 		return found;
-	json_object_foreach (resources, key, value) {
+	json_object_foreach(resources, key, value)
+	{
 		if (pattern_matches(key, name) && strlen(key) > longest) {
 			longest = strlen(key);
 			found = value;
@@ -57,8 +58,9 @@ static bool copy_policies(json_t *copies, const struct scenario *scenario, const
 		char copy[VIEW_NAME_SIZE];
 		view_resource(copy, name, VIEW_OWN, worker);
 		if (strlen(copy) > RESC_NAME_MAX) {
-			*problem = "the name of a resource is too long to be followed by a worker's number, as it is on own views: at most 59 "
-			           "characters";
+			*problem =
+			        "the name of a resource is too long to be followed by a worker's number, as it is on own views: at most 59 "
+			        "characters";
 			return false;
 		}
 		if (json_object_set(copies, copy, policy) < 0)

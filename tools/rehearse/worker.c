@@ -8,6 +8,7 @@
  */
 #include "worker.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,0 +1,368 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The stage of one take.
+ *
+ * Entrances, in the order of what needs what: the board, on which everybody writes; the dependencies, which know their ports when they
+ * listen; rescd with the instance; the workers. When every caller has looked up its resources and has its connection, all of them
+ * get the same start, a little later, so that nobody is late for it.
+ *
+ * While it is played, this process turns about each 10 ms: what scripts do to programs, samples, transitions, the backlog, the look of
+ * whoever asked for the take. Whatever ends that should not (a worker, a dependency, rescd) ends the take, and then there is no result: a
+ * rehearsal with a worker less is another one. The same goes for notes that found no room.
+ *
+ * Exits. Callers in the middle of something get a moment to give back what they hold; their notes stay undone, as do those of requests
+ * that nobody took. Only then, with nobody left who writes, what is known of those is added (who was rejected, whose client has gone), and
+ * the totals are read.
+ *
+ * A signal only sets a flag, which ends the turning; so there is one way out, and it passes the clean-up.
+ */
+#include "stage.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "children.h"
+#include "dependency.h"
+#include "lab_rescd.h"
+#include "sampler.h"
+#include "turn.h"
+#include "view_config.h"
+#include "worker.h"
+
+#define TURN_NS        INT64_C(10000000)
+#define LOOK_NS        INT64_C(200000000)
+#define PATIENCE_NS    INT64_C(200000000)   /* with callers in the middle of something */
+#define START_NS       INT64_C(30000000000) /* until everybody is there */
+#define LEAD_NS        INT64_C(20000000)    /* from the word to the start */
+#define LEAD_CALLER_NS INT64_C(20000)       /* and for each caller that has to wake up */
+
+struct stage {
+	const struct scenario *scenario;
+	enum view view;
+	const struct stage_options *options;
+	struct take *take;
+	struct lab_rescd rescd;
+	struct dependencies *dependencies;
+	struct children children;
+	struct sampler sampler;
+	int64_t look_ns; /* when the next one is due */
+};
+
+/* ---- signals ---- */
+
+static volatile sig_atomic_t stop_signal;
+
+static void note_signal(int number)
+{
+	stop_signal = number;
+}
+
+static const int stop_signals[] = {SIGINT, SIGTERM, SIGHUP};
+#define STOP_SIGNALS (sizeof(stop_signals) / sizeof(*stop_signals))
+
+/* What is ignored stays ignored: nohup. */
+static void catch_signals(struct sigaction before[STOP_SIGNALS])
+{
+	struct sigaction action = {.sa_handler = note_signal};
+
+	stop_signal = 0;
+	for (size_t i = 0; i < STOP_SIGNALS; i++) {
+		sigaction(stop_signals[i], NULL, &before[i]);
+		if (before[i].sa_handler != SIG_IGN)
+			sigaction(stop_signals[i], &action, NULL);
+	}
+}
+
+static void restore_signals(const struct sigaction before[STOP_SIGNALS])
+{
+	for (size_t i = 0; i < STOP_SIGNALS; i++)
+		sigaction(stop_signals[i], &before[i], NULL);
+}
+
+/* ---- what must not happen ---- */
+
+static int child_ended(const struct stage *stage, const struct child *child)
+{
+	char text[128];
+
+	child_end_text(child, text, sizeof(text));
+	fprintf(stderr, "%s (process %ld) %s in the middle of the rehearsal; without it there is no result\n", child->name,
+	        (long)child->pid, text);
+	if (child->pid == stage->rescd.pid)
+		lab_rescd_tell(&stage->rescd);
+	return -ECHILD;
+}
+
+static int check_rooms(const struct board *board)
+{
+	/* relaxed: whoever drew a number without room will find none later either */
+	uint32_t attempts = atomic_load_explicit(&board->attempts, memory_order_relaxed);
+	uint32_t receipts = atomic_load_explicit(&board->receipts, memory_order_relaxed);
+
+	if (attempts <= board->attempt_room && receipts <= board->receipt_room)
+		return 0;
+	fprintf(stderr, "more attempts than there is room to note (%u): shorten the rehearsal, or lower its rates\n", board->attempt_room);
+	return -ENOSPC;
+}
+
+/* ---- entrances ---- */
+
+static int new_board(struct stage *stage)
+{
+	stage->take->board = board_new(stage->scenario);
+	if (stage->take->board != NULL)
+		return 0;
+	int r = -errno;
+	if (r == -E2BIG)
+		fprintf(stderr, "the load is more than %u requests: shorten the rehearsal, or lower its rates\n", SCENARIO_REQUESTS);
+	else
+		fprintf(stderr, "no memory for the notes of the rehearsal: %s\n", strerror(-r));
+	return r;
+}
+
+static int start_dependencies(struct stage *stage)
+{
+	pid_t pids[SCENARIO_DEPENDENCIES + 1];
+	size_t count = 0;
+	int r = 0;
+
+	stage->dependencies = dependencies_start(stage->scenario, stage->take->board, pids, &count);
+	if (stage->dependencies == NULL)
+		return -ECHILD;
+	for (size_t i = 0; i < count && r == 0; i++)
+		r = children_add(&stage->children, "a dependency", pids[i], false);
+	return r;
+}
+
+static int start_rescd(struct stage *stage)
+{
+	const char *problem;
+	json_t *configuration = view_configuration(stage->scenario, stage->view, &problem);
+
+	if (configuration == NULL) {
+		fprintf(stderr, "no configuration for the %s view: %s\n", view_name(stage->view),
+		        problem != NULL ? problem : "out of memory");
+		return problem != NULL ? -EINVAL : -ENOMEM;
+	}
+	int r = lab_rescd_start(&stage->rescd, stage->options->rescd, configuration, stage->options->verbose);
+	json_decref(configuration);
+	return r < 0 ? r : children_add(&stage->children, "rescd", stage->rescd.pid, false);
+}
+
+static int start_worker(struct stage *stage, unsigned number)
+{
+	char name[CHILD_NAME];
+	pid_t pid = child_fork();
+
+	if (pid == 0)
+		_exit(worker_run(stage->scenario, stage->take->board, stage->rescd.instance, stage->view, number) ? EXIT_SUCCESS
+		                                                                                                  : EXIT_FAILURE);
+	if (pid < 0)
+		return -ECHILD;
+	snprintf(name, sizeof(name), "worker %u", number);
+	int r = children_add(&stage->children, name, pid, true);
+	if (r < 0)
+		kill(pid, SIGKILL);
+	return r;
+}
+
+static int start_workers(struct stage *stage)
+{
+	int r = 0;
+
+	/* Or each child would write it again. */
+	fflush(NULL);
+	for (unsigned i = 0; i < stage->scenario->workers && r == 0 && stop_signal == 0; i++)
+		r = start_worker(stage, i);
+	return r;
+}
+
+static int64_t clock_now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* Until all callers are there. */
+static int wait_for_callers(struct stage *stage)
+{
+	struct board *board = stage->take->board;
+	uint32_t wanted = stage->scenario->workers * stage->scenario->threads, ready;
+	int64_t until_ns = clock_now() + START_NS;
+
+	/* acquire: what they did before they said so */
+	while ((ready = atomic_load_explicit(&board->ready, memory_order_acquire)) < wanted && stop_signal == 0) {
+		const struct child *ended = children_wait(&stage->children, TURN_NS / 5);
+		if (ended != NULL)
+			return child_ended(stage, ended);
+		if (clock_now() < until_ns)
+			continue;
+		fprintf(stderr, "of %u callers only %u are there after 30 s: the host is too busy, or there are too many\n", wanted, ready);
+		return -ETIMEDOUT;
+	}
+	return 0;
+}
+
+static int enter(struct stage *stage)
+{
+	int r = children_init(&stage->children, stage->scenario->workers + SCENARIO_DEPENDENCIES + 2);
+
+	if (r == 0)
+		r = new_board(stage);
+	if (r == 0)
+		r = start_dependencies(stage);
+	if (r == 0)
+		r = start_rescd(stage);
+	if (r == 0)
+		r = start_workers(stage);
+	if (r == 0)
+		r = wait_for_callers(stage);
+	if (r == 0 && stop_signal == 0)
+		r = sampler_open(&stage->sampler, &stage->rescd.map, stage->take);
+	return r;
+}
+
+/* ---- the play ---- */
+
+static void update_take(struct take *take, int64_t now_ns)
+{
+	uint32_t attempts = atomic_load_explicit(&take->board->attempts, memory_order_relaxed);
+	uint32_t receipts = atomic_load_explicit(&take->board->receipts, memory_order_relaxed);
+
+	take->duration_ns = now_ns < 0 ? 0 : now_ns < take->scenario->duration_ns ? now_ns : take->scenario->duration_ns;
+	take->attempt_count = attempts < take->board->attempt_room ? attempts : take->board->attempt_room;
+	take->receipt_count = receipts < take->board->receipt_room ? receipts : take->board->receipt_room;
+}
+
+/* True: whoever looks has seen enough. */
+static bool look(struct stage *stage, int64_t now_ns)
+{
+	if (stage->options->look == NULL || now_ns < stage->look_ns)
+		return false;
+	stage->look_ns = now_ns + LOOK_NS;
+	update_take(stage->take, now_ns);
+	return stage->options->look(stage->options->arg, stage->take, &stage->take->stopped);
+}
+
+static int turn(struct stage *stage, int64_t now_ns)
+{
+	int r = dependencies_turn(stage->dependencies, now_ns);
+
+	if (r == 0)
+		r = sampler_turn(&stage->sampler);
+	if (r == 0)
+		r = check_rooms(stage->take->board);
+	turn_look(stage->scenario, stage->take->board);
+	return r;
+}
+
+static int play_it(struct stage *stage)
+{
+	struct board *board = stage->take->board;
+	int64_t callers = (int64_t)stage->scenario->workers * stage->scenario->threads;
+	int64_t end_ns = stage->scenario->duration_ns;
+
+	board_start(board, clock_now() + LEAD_NS + callers * LEAD_CALLER_NS);
+	for (int64_t now_ns = board_now(board); now_ns < end_ns && stop_signal == 0; now_ns = board_now(board)) {
+		int r = turn(stage, now_ns);
+		if (r < 0)
+			return r;
+		if (look(stage, now_ns))
+			break;
+		now_ns = board_now(board);
+		int64_t pause_ns = end_ns - now_ns < TURN_NS ? end_ns - now_ns : TURN_NS;
+		const struct child *ended = children_wait(&stage->children, pause_ns > 0 ? pause_ns : 0);
+		if (ended != NULL && stop_signal == 0)
+			return child_ended(stage, ended);
+	}
+	update_take(stage->take, board_now(board));
+	return 0;
+}
+
+/* ---- exits ---- */
+
+/* Whose client has gone, whether anybody works on it or not. */
+static void note_late(const struct scenario *scenario, struct board *board, int64_t end_ns)
+{
+	for (uint32_t i = 0; i < board->request_count; i++) {
+		struct request_note *note = &board->requests[i];
+		int64_t patience_ns = scenario->loads[note->load].patience_ns;
+		if (patience_ns == 0 || note->arrival_ns + patience_ns > end_ns ||
+		    atomic_load_explicit(&note->done, memory_order_relaxed) != 0)
+			continue;
+		note->ended_ns = note->arrival_ns + patience_ns;
+		board_request_ended(board, note, SERVED_LATE);
+	}
+}
+
+static int conclude(struct stage *stage)
+{
+	struct take *take = stage->take;
+	int64_t end_ns = take->duration_ns;
+
+	turn_last_look(stage->scenario, take->board, end_ns);
+	note_late(stage->scenario, take->board, end_ns);
+	int r = sampler_total(&stage->sampler);
+	update_take(take, end_ns);
+	return r < 0 ? r : check_rooms(take->board);
+}
+
+static int leave(struct stage *stage, int r)
+{
+	bool played = r == 0 && stage->sampler.map != NULL;
+
+	if (stage->take->board != NULL)
+		board_end(stage->take->board);
+	bool good = children_end(&stage->children, played ? PATIENCE_NS : 0);
+	if (stage->dependencies != NULL)
+		dependencies_stop(stage->dependencies);
+	if (played && !good) {
+		fprintf(stderr, "a worker of the rehearsal failed at its end; without it there is no result\n");
+		r = -ECHILD;
+	}
+	if (played && r == 0)
+		r = conclude(stage);
+	sampler_close(&stage->sampler);
+	lab_rescd_stop(&stage->rescd);
+	children_free(&stage->children);
+	return r;
+}
+
+int stage_play(const struct scenario *scenario, enum view view, const struct stage_options *options, struct take *out)
+{
+	struct stage stage = {.scenario = scenario, .view = view, .options = options, .take = out, .rescd = {.life = -1, .log = -1}};
+	struct sigaction before[STOP_SIGNALS];
+
+	*out = (struct take){.scenario = scenario, .view = view};
+	catch_signals(before);
+	int r = enter(&stage);
+	if (r == 0 && stop_signal == 0)
+		r = play_it(&stage);
+	r = leave(&stage, r);
+	if (r == 0 && stop_signal != 0)
+		r = stop_signal;
+	restore_signals(before);
+	if (r < 0)
+		take_free(out);
+	return r;
+}
+
+void stage_sweep(void)
+{
+	lab_rescd_sweep();
+}
+
+void take_free(struct take *take)
+{
+	board_free(take->board);
+	free(take->samples);
+	free(take->transitions);
+	*take = (struct take){0};
+}

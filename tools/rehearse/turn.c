@@ -12,7 +12,7 @@
  * The backlog. A request that arrives when so many wait already is rejected. Nobody stands at the door to decide that at the very moment,
  * and nobody has to: what happened at the door depends on two things only, when requests arrived and when callers came. The first is in the
  * schedule, the second is when a caller holds the lock. So a caller that comes at t first catches up with the arrivals up to t, each of
- *which waits when there is room, or is rejected (at its arrival, whenever that is found out); then it takes the first that waits, or, where
+ * which waits when there is room, or is rejected (at its arrival, whenever that is found out); then it takes the first that waits, or, where
  * nobody does, the next that will arrive, which then does not wait for a caller. t is read under the lock, so times follow the order of the
  * lock, and the outcome is the same as with a doorman who never blinks. The parent catches up as well, for the live table, but does
  * not wait for the lock: a caller may have been killed with it.

@@ -91,6 +91,8 @@ static void play_all(struct worker *worker, struct player *player)
 			give_up();
 		turn_over(&worker->turn);
 	}
+	/* Idle, as workers are most of the time; one that ends early is a dead one to the stage. */
+	board_sleep_until(worker->board, SCENARIO_FOREVER);
 }
 
 static void *serve(void *arg)

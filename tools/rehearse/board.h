@@ -31,11 +31,12 @@ enum served {
 	SERVED_KINDS,
 };
 
-/* A request of the load. arrival_ns, load and number are written before the first fork: the schedule; in order of arrival. */
+/* A request of the load. arrival_ns, load and number are written before the first fork: the schedule; in order of arrival. One at a time, a
+ * request comes later where the one before it ended too late. */
 struct request_note {
 	int64_t arrival_ns;
 	int64_t begun_ns; /* a worker took it */
-	int64_t ended_ns;
+	int64_t ended_ns; /* of one that is late: when its client went */
 	uint32_t load;
 	uint32_t number; /* from 1, in its load */
 	uint16_t worker;
@@ -104,6 +105,8 @@ struct board {
 	_Alignas(BOARD_LINE) _Atomic uint32_t ended;    /* requests that have ended; ORDER_SINGLE: whose turn it is */
 	_Alignas(BOARD_LINE) _Atomic uint32_t attempts; /* numbers drawn; beyond attempt_room they are lost, and that is an error */
 	_Alignas(BOARD_LINE) _Atomic uint32_t receipts;
+
+	int64_t shift_ns; /* ORDER_SINGLE: by how much the schedule is late; of whose turn it is */
 
 	/* the line before the door, where there is a backlog: under its lock. See turn.c */
 	_Alignas(BOARD_LINE) _Atomic uint32_t door; /* 1: locked */

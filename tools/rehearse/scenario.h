@@ -121,7 +121,7 @@ struct load {
 enum order {
 	ORDER_ANY,     /* who is free takes the next request, as processes that accept from one socket do */
 	ORDER_IN_TURN, /* request i belongs to worker i modulo workers */
-	ORDER_SINGLE,  /* in turn, and one at a time on the whole host */
+	ORDER_SINGLE,  /* in turn, and one at a time on the whole host: one client in a loop, which is late when an answer is */
 };
 
 /* ---- expectations ---- */

@@ -6,15 +6,18 @@
  * has a request of its own to wait for, in order of arrival, and nobody is woken in vain. One that finds its request arrived already had
  * let it wait: all callers were busy.
  *
- * ORDER_IN_TURN: request i belongs to worker i modulo their number, and its threads take them in order. ORDER_SINGLE: the same, and `ended`
- * counts the requests of the whole host that are over: i begins when it is i.
+ * ORDER_IN_TURN: request i belongs to worker i modulo their number, and its threads take them in order.
+ *
+ * ORDER_SINGLE: the same, and `ended` counts the requests of the whole host that are over: i begins when it is i. This is one client in a
+ * loop, as most small experiments have it: it makes a call each 50 ms, and where one takes 100 ms the next is late, and so are all behind
+ *it. So what was late is added to the arrivals of those that follow (`shift_ns`, written by whose turn it is).
  *
  * The backlog. A request that arrives when so many wait already is rejected. Nobody stands at the door to decide that at the very moment,
  * and nobody has to: what happened at the door depends on two things only, when requests arrived and when callers came. The first is in the
  * schedule, the second is when a caller holds the lock. So a caller that comes at t first catches up with the arrivals up to t, each of
- * which waits when there is room, or is rejected (at its arrival, whenever that is found out); then it takes the first that waits, or, where
- * nobody does, the next that will arrive, which then does not wait for a caller. t is read under the lock, so times follow the order of the
- * lock, and the outcome is the same as with a doorman who never blinks. The parent catches up as well, for the live table, but does
+ * which waits when there is room, or is rejected (at its arrival, whenever that is found out); then it takes the first that waits, or,
+ *where nobody does, the next that will arrive, which then does not wait for a caller. t is read under the lock, so times follow the order
+ *of the lock, and the outcome is the same as with a doorman who never blinks. The parent catches up as well, for the live table, but does
  * not wait for the lock: a caller may have been killed with it.
  *
  *	[0, line_head)         taken or rejected
@@ -167,6 +170,18 @@ static uint32_t take(struct turn *turn)
 	return has_backlog(turn->scenario) ? take_from_line(turn->scenario, turn->board) : take_any(turn->board);
 }
 
+/* Comes when it is due, or now, if that is over; and those behind it as much later. */
+static void shift(struct board *board, struct request_note *note)
+{
+	int64_t now_ns = board_now(board);
+
+	note->arrival_ns += board->shift_ns;
+	if (note->arrival_ns >= now_ns)
+		return;
+	board->shift_ns += now_ns - note->arrival_ns;
+	note->arrival_ns = now_ns;
+}
+
 struct request_note *turn_take(struct turn *turn)
 {
 	uint32_t index = take(turn);
@@ -174,8 +189,11 @@ struct request_note *turn_take(struct turn *turn)
 	if (index == NONE)
 		return NULL;
 	struct request_note *note = &turn->board->requests[index];
-	if (turn->scenario->order == ORDER_SINGLE && !wait_for_others(turn->board, index))
-		return NULL;
+	if (turn->scenario->order == ORDER_SINGLE) {
+		if (!wait_for_others(turn->board, index))
+			return NULL;
+		shift(turn->board, note);
+	}
 	return board_sleep_until(turn->board, note->arrival_ns) ? note : NULL;
 }
 

@@ -75,12 +75,18 @@ static void *grown(void *items, size_t *room, size_t count, size_t size)
 	return larger;
 }
 
+/* As the public interface names it. */
+static uint8_t state_of(unsigned tag)
+{
+	return tag == TAG_OPEN ? RESC_BREAKER_OPEN : tag == TAG_HALF_OPEN ? RESC_HALF_OPEN : RESC_CLOSED;
+}
+
 /* ---- samples ---- */
 
 static struct sample sample_of(const struct inspect_resource *seen)
 {
 	return (struct sample){
-	        .breaker = (uint8_t)seen->breaker,
+	        .breaker = state_of(seen->breaker),
 	        .forced = seen->override.mode != OVERRIDE_NONE,
 	        .in_flight = seen->in_flight,
 	        .limit = seen->limited ? seen->limit : 0,
@@ -157,8 +163,8 @@ static int add_transition(struct sampler *sampler, const struct event *event, un
 	        .at_ns = at_ns,
 	        .resource = (uint16_t)(record / sampler->per_resource),
 	        .worker = (uint16_t)(record % sampler->per_resource),
-	        .from = (uint8_t)event->from,
-	        .to = (uint8_t)event->to,
+	        .from = state_of(event->from),
+	        .to = state_of(event->to),
 	};
 	snprintf(note->why, sizeof(note->why), "%s", reason_text(event->reason));
 	return 0;

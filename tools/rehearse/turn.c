@@ -9,16 +9,16 @@
  * ORDER_IN_TURN: request i belongs to worker i modulo their number, and its threads take them in order.
  *
  * ORDER_SINGLE: the same, and `ended` counts the requests of the whole host that are over: i begins when it is i. This is one client in a
- * loop, as most small experiments have it: it makes a call each 50 ms, and where one takes 100 ms the next is late, and so are all behind
- *it. So what was late is added to the arrivals of those that follow (`shift_ns`, written by whose turn it is).
+ * loop, as most small experiments have it: it makes a call each 50 ms, and where one takes 100 ms the next is late, and all behind it
+ * are. So what was late is added to the arrivals of those that follow (`shift_ns`, written by whose turn it is).
  *
  * The backlog. A request that arrives when so many wait already is rejected. Nobody stands at the door to decide that at the very moment,
  * and nobody has to: what happened at the door depends on two things only, when requests arrived and when callers came. The first is in the
- * schedule, the second is when a caller holds the lock. So a caller that comes at t first catches up with the arrivals up to t, each of
- * which waits when there is room, or is rejected (at its arrival, whenever that is found out); then it takes the first that waits, or,
- *where nobody does, the next that will arrive, which then does not wait for a caller. t is read under the lock, so times follow the order
- *of the lock, and the outcome is the same as with a doorman who never blinks. The parent catches up as well, for the live table, but does
- * not wait for the lock: a caller may have been killed with it.
+ * schedule, the second is when a caller holds the lock. So a caller that comes at t first catches up with the arrivals up to t: each of
+ * them waits when there is room, or is rejected (at its arrival, whenever that is found out). Then it takes the first that waits, or, if
+ * nobody does, the next that will arrive, which then does not wait for a caller. t is read under the lock, so times follow the order
+ * of the lock, and the outcome is the same as with a doorman who never blinks. The parent catches up as well, for the live table, but
+ * does not wait for the lock: a caller may have been killed with it.
  *
  *	[0, line_head)         taken or rejected
  *	[line_head, line_end)  arrived: waiting (line_waiting of them) or rejected, which their note says

@@ -97,6 +97,7 @@ struct board {
 	uint32_t request_count;
 	uint32_t attempt_room;
 	uint32_t receipt_room;
+	char why_stopped[320]; /* by the parent alone, where its game day stopped the rehearsal */
 
 	_Alignas(BOARD_LINE) _Atomic uint32_t ready;    /* callers that are there */
 	_Alignas(BOARD_LINE) _Atomic uint32_t go;       /* futex: 1 when start_ns is set */

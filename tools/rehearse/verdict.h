@@ -37,8 +37,8 @@ struct game_day_result {
 	bool steady;         /* the steady state was there */
 	const char *aborted; /* NULL: no */
 	struct verdicts steady_state;
-	struct answer answers[QUESTIONS];
-	bool hypothesis_holds; /* all three yes */
+	struct answer answers[QUESTIONS]; /* nothing in because: the scenario does not ask this */
+	bool hypothesis_holds;            /* all that is asked: yes; with a steady state to begin with, and to the end */
 };
 
 struct outcome {
@@ -49,19 +49,29 @@ struct outcome {
 	bool good; /* everything that was expected is so */
 };
 
-/* 0 or -ENOMEM. takes: all that were played. */
+/*
+ * 0 or -ENOMEM. takes: all that were played. An expectation without a variant (or view) is judged in each take; one that is relative to a
+ * take that was not played is not judged.
+ */
 int outcome_judge(const struct scenarios *scenarios, const struct take *takes, size_t take_count, struct outcome *out);
 void outcome_free(struct outcome *outcome);
 
 /*
  * The game day while it is played, from the stage's look: true: stop here, and *stopped says why ("no steady state: ...", "aborted: ..."),
- * a text that lives as long as the scenarios. Without a game day never.
+ * a text that lives as long as the take's board. Without a game day never. Requests have GAME_DAY_GRACE_NS to end before they count.
  */
+#define GAME_DAY_GRACE_NS INT64_C(1000000000)
 bool game_day_look(const struct scenarios *scenarios, const struct take *take, const char **stopped);
 
-/* "at most 1.1, published 1.07" */
+/* A value, NAN too, against what is expected. */
+bool expectation_holds(const struct expectation *expectation, double value);
+/* The unit of its values: a figure relative to another one is a ratio. */
+enum figure_unit expected_unit(const struct expectation *expectation);
+/* "at most 1.1, published 1.07"; IS_ABOUT: "69 to 75". */
 void expectation_text(const struct expectation *expectation, char *text, size_t size);
-/* "share of requests served of users, seconds 1 to 6" */
+/* "users: share of requests served, from 1s to 6s". Variant and view are the caller's to say. */
 void figure_text(const struct figure_ref *ref, char *text, size_t size);
+/* "shared view: 72, own views: 100: 28% fewer"; "makes no difference: 243 and 243". */
+void compared_text(const struct compared *compared, char *text, size_t size);
 
 #endif

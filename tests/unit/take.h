@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "latency.h"
 #include "resc.h"
 #include "take.h"
 

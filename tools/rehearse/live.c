@@ -171,19 +171,6 @@ static void set_widths(struct live *live)
 		table_widen(live->table, live->count - 1, live->note_width);
 }
 
-/* Seconds, but where that would be too few rows or too many. */
-static int64_t row_width(int64_t duration_ns)
-{
-	static const int64_t shorter_ms[] = {500, 250, 100, 50, 20, 10}, longer_s[] = {2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600};
-	int64_t width = 1000000000;
-
-	for (size_t i = 0; i < sizeof(shorter_ms) / sizeof(shorter_ms[0]) && duration_ns / width < 4; i++)
-		width = shorter_ms[i] * 1000000;
-	for (size_t i = 0; i < sizeof(longer_s) / sizeof(longer_s[0]) && duration_ns / width > 60; i++)
-		width = longer_s[i] * 1000000000;
-	return width;
-}
-
 void live_begin(struct live *live, const struct scenario *scenario, enum view view)
 {
 	char words[160];

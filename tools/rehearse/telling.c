@@ -276,6 +276,20 @@ const char *question_words(enum question question)
 	return words[question];
 }
 
+/* ---- rows by time ---- */
+
+int64_t row_width(int64_t duration_ns)
+{
+	static const int64_t shorter_ms[] = {500, 250, 100, 50, 20, 10}, longer_s[] = {2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600};
+	int64_t width = 1000000000;
+
+	for (size_t i = 0; i < sizeof(shorter_ms) / sizeof(shorter_ms[0]) && duration_ns / width < 4; i++)
+		width = shorter_ms[i] * 1000000;
+	for (size_t i = 0; i < sizeof(longer_s) / sizeof(longer_s[0]) && duration_ns / width > 60; i++)
+		width = longer_s[i] * 1000000000;
+	return width;
+}
+
 /* ---- paragraphs ---- */
 
 void put_wrapped(const struct screen *screen, FILE *out, unsigned indent, const char *text)

@@ -48,6 +48,9 @@ void outcome_words(const struct outcome *outcome, char *text, size_t size);
 void compared_words(const struct compared *compared, char *text, size_t size);
 const char *question_words(enum question question);
 
+/* Of a table by time: a second, but where that would be too few rows or too many. */
+int64_t row_width(int64_t duration_ns);
+
 /* Breaks text between words to the width of the screen, from column `indent` on, where the first line is already; then a line feed. */
 void put_wrapped(const struct screen *screen, FILE *out, unsigned indent, const char *text);
 

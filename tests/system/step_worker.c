@@ -254,6 +254,13 @@ static void call(struct member *m, enum resource r, const resc_options *options,
 	int answer = resc_enter(m->resource[r], options, &t);
 	if (answer < 0)
 		note_error(m, answer);
+	if (answer == RESC_E_INJECTED) {
+		tally(m, r, ADMITTED);
+		tally(m, r, ENDED_FAIL);
+		about_to(m, OUTSIDE, r);
+		add_cost(m, r, &before);
+		return;
+	}
 	if (answer != 0) {
 		tally(m, r, REFUSED);
 		about_to(m, OUTSIDE, r);

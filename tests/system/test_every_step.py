@@ -65,8 +65,8 @@ def config(limit=3, rate=2000, workers=WORKERS, extra="a"):
             "rate": {"per_second": rate, "burst": 50, "max_wait": "5ms"}, "throttle": {"window": "10s", "k": 1.5},
             "timeout": {"attempt": "800ms", "probe": "300ms"}, "once": {"ttl": "2s"}},
         "ledger": {"breaker": breaker, "retry": {"attempts": 3, "budget": {"capacity": CAPACITY, "ratio": 0.001, "per_second": 0}}},
-        "pool": {"bulkhead": {"limit": "40%"}},
-        "quiet": {"breaker": breaker},
+        "pool": {"bulkhead": {"limit": "40%"}, "injection": True},
+        "quiet": {"breaker": breaker, "injection": True},
         "extra-" + extra: {"bulkhead": {"limit": 4}},
         "shard-*": {"bulkhead": {"limit": 2}}}}
 
@@ -243,6 +243,8 @@ class Crew:
                 self.past[r][what] += place.tally(r, what)
         if point is not None and place[PHASE] == LEAVING and point not in BEFORE_THE_OUTCOME:
             self.past[place[RESOURCE]][ENDED_OK if place[OUTCOME] == 0 else ENDED_FAIL] += 1
+        if point == "enter.injected":
+            self.past[place[RESOURCE]][ADMITTED] += 1
         # Who leaves sets the limit that is a share when his slot is free.
         without = point in WITHOUT_A_SLOT or point in ("share.set", "limit.set", "limit.settle") and place[PHASE] == CLOSING
         self.deaths += point is not None and not without
@@ -365,6 +367,8 @@ BY_WORKER = {
     "reaps": "reap.dead reap.permit reap.probe reap.waiting reap.shard reap.once reap.cells reap.told reap.freed",
     "finds a full table": "register.full",
     "ends an override": "override.ending override.closed override.gone",
+    "is injected": "enter.injected",
+    "ends an injection": "injection.ending injection.gone",
     "mends a rate": "rate.mend",
     "moves": """move.prepared move.marked move.breaker_prepared move.breaker_marked move.ghost move.closed move.counters
         once.closed once.moved""",
@@ -377,6 +381,7 @@ BY_RESCD = {
         share.counted share.set""",
     "ends an override": """override.ending override.closed override.gone
         transition.claimed transition.proposed transition.won transition.explained transition.recorded transition.event""",
+    "ends an injection": "injection.ending injection.gone",
     "is asked": "request.answering made.retired",
     "supersedes": """create.opened create.sized create.locked create.header
         succession.old_linked succession.linked succession.superseded succession.moved_one succession.moved
@@ -386,6 +391,8 @@ BY_RESCD = {
 }
 BY_RESCTL = {
     "force ledger closed --for 10s --why drill": "note.claimed override.text override.set event.claimed event.filled",
+    "inject quiet --fail 50% --for 10s --why drill": "note.claimed injection.claimed injection.setting injection.text injection.set",
+    "inject quiet --stop": "injection.ending injection.gone",
     "release ledger": """override.ending override.closed override.gone
         transition.claimed transition.proposed transition.won transition.explained transition.recorded transition.event
         event.claimed event.filled""",
@@ -526,6 +533,25 @@ class Scenes:
 
     @staticmethod
     @contextlib.contextmanager
+    def is_injected(crew):
+        crew.pause()
+        crew.rescd.ctl("inject", "pool", "--fail", "50%", "--for", "1h", "--why", "drill")
+        yield "calls"
+        crew.rescd.ctl("inject", "pool", "--stop")
+
+    @staticmethod
+    @contextlib.contextmanager
+    def ends_an_injection(crew):
+        crew.pause()
+        crew.rescd.process.send_signal(signal.SIGSTOP)
+        crew.rescd.ctl("inject", "pool", "--fail", "50%", "--for", "1ms", "--why", "drill")
+        crew.rescd.advance("1ms")
+        yield "calls"
+        crew.run()
+        crew.rescd.process.send_signal(signal.SIGCONT)
+
+    @staticmethod
+    @contextlib.contextmanager
     def mends_a_rate(crew):
         """A rescd that died between the new rate and the conversion of what is there."""
         crew.rescd.restart(env=at("apply.written", "kill"))
@@ -607,6 +633,12 @@ class Provocations:
 
     @staticmethod
     @contextlib.contextmanager
+    def ends_an_injection(crew, alone):
+        crew.rescd.ctl("inject", "quiet", "--fail", "50%", "--for", "1ms", "--why", "drill")
+        yield
+
+    @staticmethod
+    @contextlib.contextmanager
     def is_asked(crew, alone):
         """For more names than there may be, so that one has to go."""
         asker = crew.victim("none", "stop", "names", VICTIM + 1)
@@ -660,6 +692,8 @@ def test_F7_resctl(crew, command, point, action):
     words = command.split()
     if words[0] == "release":
         crew.rescd.ctl("force", words[1], "closed", "--for", "10s", "--why", "drill")
+    if "--stop" in words:
+        crew.rescd.ctl("inject", words[1], "--fail", "50%", "--for", "1h", "--why", "drill")
     operator = subprocess.Popen([RESCTL, "--instance", crew.rescd.instance, *words], stdin=subprocess.DEVNULL,
                                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                                 env={**os.environ, **at(point, action)})
@@ -671,7 +705,8 @@ def test_F7_resctl(crew, command, point, action):
         operator.send_signal(signal.SIGCONT)
         operator.wait(PATIENCE)
     crew.rescd.ctl("release", "ledger", code=None)
-    assert crew.rescd.show("ledger")["override"] is None
+    crew.rescd.ctl("inject", "quiet", "--stop", code=None)
+    assert crew.rescd.show("ledger")["override"] is None and crew.rescd.show("quiet")["injection"] is None
     crew.settle()
 
 

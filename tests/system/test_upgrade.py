@@ -220,6 +220,26 @@ def test_what_a_newer_version_counted_survives_a_rollback(host):
     assert rescd.show("ledger")["counters"]["fallback_newer"] == 1
 
 
+def test_an_injection_goes_on_in_a_newer_segment_and_is_not_there_in_an_older_one(host):
+    rescd = start(host, BUILD, {"resources": {"payments": {"injection": True}, "ledger": {}}})
+    ours, older = rescd.worker(build=BUILD), rescd.worker(build=OLDER)
+    rescd.ctl("inject", "payments", "--fail", "50%", "--for", "60s", "--why", "game day")
+    assert older.loop("payments", 20)["errors"] == 0 and rescd.show("payments")["counters"]["injected_failures"] == 0
+    ours.loop("payments", 20)
+    older.end()
+    take_over(rescd, NEWER)
+    ours.loop("payments", 20)
+    seen = rescd.show("payments")
+    assert (seen["counters"]["injected_failures"], seen["injection"]["why"]) == (20, "game day")
+    take_over(rescd, OLDER)
+    until(lambda: ours.call("ledger")["r"] == 0 and segment_format(rescd) == "1.0", what="the older format")
+    assert ours.loop("payments", 20)["errors"] == 0
+    rescd.build = BUILD  # its resctl
+    assert rescd.show("payments")["injection"] is None and rescd.show("payments")["counters"]["injected_failures"] == 20
+    done = rescd.ctl("inject", "payments", "--fail", "50%", "--for", "60s", "--why", "game day", code=1)
+    assert "older format" in done.stderr
+
+
 # The upgrade goes on after each step; it is taken back, or a rollback is, after those from which there is only forward.
 CUT_OFF = ([(BUILD, NEWER, NEWER, point) for point in POINTS] + [(BUILD, NEWER, BUILD, point) for point in POINTS[2:5]] +
            [(NEWER, OLDER, NEWER, point) for point in POINTS[4:]])

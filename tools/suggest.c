@@ -98,6 +98,7 @@ double suggest_quantile_us(const struct inspect_latency *latency, double q)
 struct mixture {
 	double measured;
 	double not_healthy;
+	double injected;
 	double timed_out;
 	double cut_at_us; /* 0: timed out somewhere */
 };
@@ -106,13 +107,16 @@ static struct mixture mixture_of(const struct suggest_facts *facts)
 {
 	const struct resc_counters *c = &facts->counters;
 	double timed_out = (double)c->ended_timeout, bad = (double)c->ended_fail + (double)c->ended_cancelled + timed_out;
-	double ended = (double)c->ended_ok + (double)c->ended_ignored + bad, measured = (double)facts->latency.count;
+	double ended = (double)c->ended_ok + (double)c->ended_ignored + bad;
+	double measured = (double)facts->latency.count;
 	double scale = ended > measured ? measured / ended : 1;
 	bool enforced = part_mode_of(&facts->policy, PART_TIMEOUT) == PART_ENFORCE;
 
 	return (struct mixture){
 	        .measured = measured,
-	        .not_healthy = fmin(ceil(bad * scale), measured),
+	        /* However those ended that were made to wait: the time is not the dependency's. */
+	        .not_healthy = fmin(ceil((bad + (double)c->injected_delays) * scale), measured),
+	        .injected = fmin(ceil((double)larger(c->injected_failures, c->injected_delays) * scale), measured),
 	        .timed_out = fmin(ceil(timed_out * scale), measured),
 	        .cut_at_us = enforced ? (double)facts->policy.timeout_attempt_ms * 1000 : 0,
 	};
@@ -231,6 +235,7 @@ void suggest_timeouts(const struct suggest_facts *facts, struct suggest_timeouts
 
 	*out = (struct suggest_timeouts){.measured = facts->latency.count,
 	                                 .not_healthy = (uint64_t)m.not_healthy,
+	                                 .injected = (uint64_t)m.injected,
 	                                 .timed_out = (uint64_t)m.timed_out,
 	                                 .cut_at_ms = m.timed_out > 0 ? (uint64_t)(m.cut_at_us / 1000) : 0,
 	                                 .recommended = -1};

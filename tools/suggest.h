@@ -85,7 +85,8 @@ struct suggest_timeout {
 
 struct suggest_timeouts {
 	uint64_t measured;
-	uint64_t not_healthy; /* of these: failed, timed out, or given up by their caller */
+	uint64_t not_healthy; /* of these: failed, timed out, given up by their caller, or made to wait by an operator */
+	uint64_t injected;    /* of these: had to fail or wait by an operator, see injection.h; at least, one may do both */
 	uint64_t timed_out;   /* of these: cut off by whatever timeout they had; how long they would have taken nobody knows */
 	uint64_t cut_at_ms;   /* and that was timeout.attempt, so they took at least this; 0: a timeout of the callers' own */
 	/* Microseconds; 0: too few calls. Where the quantile lies among the calls that were cut off, it is at least this: *_is_least. */

@@ -60,6 +60,11 @@ static void print_doubts(const struct screen *screen, const struct suggest_timeo
 		print_field(screen, "", STYLE_DOUBT,
 		            "%s of them failed or were given up, and are among these times too: the shares below have a range for that",
 		            count_text(t->not_healthy - t->timed_out).s);
+	if (t->injected > 0)
+		print_field(screen, "", STYLE_DOUBT,
+		            "at least %s of them failed or waited because an operator injected it: ask with --only-watched when nothing is "
+		            "injected",
+		            count_text(t->injected).s);
 	if (t->timed_out == 0)
 		return;
 	if (t->cut_at_ms > 0)
@@ -288,11 +293,12 @@ static json_t *candidates_json(const struct suggest_timeouts *t)
 
 static json_t *latency_json(const struct suggest_facts *facts, const struct suggest_timeouts *t)
 {
-	return json_pack("{s:b, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:b}", "only_watched", facts->only_watched, "measuring",
-	                 is_measuring(facts), "measured", integer(t->measured), "not_healthy", integer(t->not_healthy), "timed_out",
-	                 integer(t->timed_out), "cut_off_at_ms", integer_if(t->cut_at_ms > 0, t->cut_at_ms), "p50_us",
-	                 real_if(t->p50_us > 0, t->p50_us), "p99_us", real_if(t->p99_us > 0, t->p99_us), "p999_us",
-	                 real_if(t->p999_us > 0, t->p999_us), "p99_is_least", t->p99_is_least, "p999_is_least", t->p999_is_least);
+	return json_pack("{s:b, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:b}", "only_watched", facts->only_watched, "measuring",
+	                 is_measuring(facts), "measured", integer(t->measured), "not_healthy", integer(t->not_healthy), "injected",
+	                 integer(t->injected), "timed_out", integer(t->timed_out), "cut_off_at_ms",
+	                 integer_if(t->cut_at_ms > 0, t->cut_at_ms), "p50_us", real_if(t->p50_us > 0, t->p50_us), "p99_us",
+	                 real_if(t->p99_us > 0, t->p99_us), "p999_us", real_if(t->p999_us > 0, t->p999_us), "p99_is_least", t->p99_is_least,
+	                 "p999_is_least", t->p999_is_least);
 }
 
 static json_t *spread_json(const struct suggest_spread *s)

@@ -239,6 +239,18 @@ START_TEST(failures_make_a_share_a_range)
 }
 END_TEST
 
+START_TEST(who_was_made_to_wait_says_nothing_of_health)
+{
+	ended_ok(10e3, 900);
+	ended_ok(700e3, 100);
+	facts.counters.injected_delays = 100;
+	suggest_timeouts(&facts, &timeouts);
+	ck_assert_uint_eq(timeouts.injected, 100);
+	ck_assert_uint_eq(timeouts.not_healthy, 100);
+	ck_assert_double_eq(suggest_cut_off(&facts, 500).least, 0);
+}
+END_TEST
+
 START_TEST(more_failures_than_long_calls_may_be_all_of_them)
 {
 	ended_ok(10e3, 500);
@@ -545,6 +557,7 @@ int main(void)
 	        what_is_beyond_the_last_bucket_is_cut_off_by_every_timeout,
 	        numbers_that_people_write,
 	        failures_make_a_share_a_range,
+	        who_was_made_to_wait_says_nothing_of_health,
 	        more_failures_than_long_calls_may_be_all_of_them,
 	        calls_from_before_they_were_measured_do_not_count,
 	        a_tail_that_is_cut_off_is_not_known,

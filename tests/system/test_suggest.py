@@ -133,6 +133,16 @@ def test_only_the_watched_calls_tell_what_a_longer_timeout_would_do(host):
     assert answer["load"]["calls"] == 200 and answer["load"]["mean_us"] == pytest.approx(84375)
 
 
+def test_what_an_operator_injected_is_told(host):
+    rescd = host({"resources": {"payments": {"injection": True}}})
+    worker = rescd.worker()
+    rescd.ctl("inject", "payments", "--fail", "20%", "--for", "1m", "--why", "game day")
+    worker.calls("payments", "ok*100")
+    told = rescd.ask("suggest", "payments", *NOW)["latency"]
+    assert (told["measured"], told["injected"], told["not_healthy"]) == (100, 20, 20)
+    assert "at least 20 of them failed or waited because an operator injected it" in rescd.ctl("suggest", "payments", *NOW).stdout
+
+
 def test_every_key_is_always_there(busy):
     full, empty = busy.ask("suggest", "payments", "--watch", "20ms"), busy.ask("suggest", "fresh", *NOW)
     inside = {k for k in keys_of(full) if k.startswith(".timeouts[]") or k.count(".") == 3}

@@ -415,6 +415,26 @@ START_TEST(who_waits_without_a_limit_ends_when_the_rehearsal_does)
 }
 END_TEST
 
+static void *end_with_its_dependencies(void *arg)
+{
+	nap(50);
+	board_end(board);
+	dependencies_stop(running);
+	running = NULL;
+	return arg;
+}
+
+START_TEST(a_dependency_that_is_ended_with_the_rehearsal_has_not_failed)
+{
+	pthread_t thread;
+	fault(FAULT_HANG, 0, FOREVER);
+	play();
+	pthread_create(&thread, NULL, end_with_its_dependencies, NULL);
+	ck_assert_int_eq(call(-1), RESC_CANCELLED);
+	pthread_join(thread, NULL);
+}
+END_TEST
+
 /* ---- strangers ---- */
 
 static int dial_stranger(void)
@@ -831,6 +851,7 @@ int main(void)
 	        beyond_its_capacity_and_queue_it_sheds,
 	        its_one_processor_serves_one_after_the_other_the_refused_ones_too,
 	        who_waits_without_a_limit_ends_when_the_rehearsal_does,
+	        a_dependency_that_is_ended_with_the_rehearsal_has_not_failed,
 	        a_stranger_is_shown_out_and_nothing_noted,
 	        who_speaks_before_he_was_answered_is_shown_out,
 	        http_answers_are_judged_by_their_status,

@@ -96,5 +96,8 @@ struct call_result caller_call(struct caller *caller, unsigned dependency, const
 		result.outcome = lab_call(caller, dependency, call, &result);
 	else
 		result.outcome = curl_call(caller, dependency, call, &result);
+	/* At the end the dependencies are ended too. That is no failure of theirs. */
+	if (result.outcome == RESC_FAIL && board_is_over(caller->board))
+		result.outcome = RESC_CANCELLED;
 	return result;
 }

@@ -100,20 +100,19 @@ void lab_dial(struct caller *caller, unsigned dependency)
 /* Reads the answer. Bytes that are missing are waited for. */
 static enum resc_outcome hear(const struct caller *caller, int fd, int64_t deadline_ns, struct wire_answer *answer)
 {
-	unsigned char bytes[sizeof(*answer)];
+	unsigned char *bytes = (unsigned char *)answer;
 	size_t length = 0;
 
-	while (length < sizeof(bytes)) {
+	while (length < sizeof(*answer)) {
 		enum resc_outcome outcome = call_await(caller, fd, POLLIN, deadline_ns);
 		if (outcome != RESC_OK)
 			return outcome;
-		ssize_t n = recv(fd, bytes + length, sizeof(bytes) - length, 0);
+		ssize_t n = recv(fd, bytes + length, sizeof(*answer) - length, 0);
 		if (n > 0)
 			length += (size_t)n;
 		else if (n == 0 || (errno != EAGAIN && errno != EINTR))
 			return RESC_FAIL;
 	}
-	memcpy(answer, bytes, sizeof(bytes));
 	return answer->magic == WIRE_MAGIC ? RESC_OK : RESC_FAIL;
 }
 

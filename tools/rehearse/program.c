@@ -128,7 +128,7 @@ static _Noreturn void become(const struct program *program)
 			_exit(126);
 	}
 	int input = open("/dev/null", O_RDONLY | O_CLOEXEC);
-	if (!words || input < 0 || dup2(input, 0) < 0 || dup2(CHILD_KEPT, 1) < 0 || dup2(CHILD_KEPT, 2) < 0)
+	if (!words || !words[0] || input < 0 || dup2(input, 0) < 0 || dup2(CHILD_KEPT, 1) < 0 || dup2(CHILD_KEPT, 2) < 0)
 		_exit(126);
 	close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC);
 	signal(SIGPIPE, SIG_DFL);

@@ -81,6 +81,15 @@ static _Noreturn void give_up(const char *what, int error)
 	_exit(1);
 }
 
+/* Zeroed. */
+static void *room_for(size_t size)
+{
+	void *memory = calloc(1, size);
+	if (!memory)
+		give_up("a connection or a request", ENOMEM);
+	return memory;
+}
+
 static int64_t now_of(struct server *server)
 {
 	int64_t now_ns = board_now(server->board);
@@ -221,9 +230,7 @@ static void begin_work(struct connection *connection, struct receipt_note *note,
 {
 	struct port *port = connection->port;
 	struct server *server = port->server;
-	struct work *work = malloc(sizeof(*work));
-	if (!work)
-		give_up("a request", ENOMEM);
+	struct work *work = room_for(sizeof(*work));
 	*work = (struct work){
 	        .connection = connection,
 	        .note = note,
@@ -299,9 +306,7 @@ static void hear(void *arg, uint32_t events)
 
 static void welcome(struct port *port, int fd)
 {
-	struct connection *connection = calloc(1, sizeof(*connection));
-	if (!connection)
-		give_up("a connection", ENOMEM);
+	struct connection *connection = room_for(sizeof(*connection));
 	int on = 1;
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 	connection->port = port;
@@ -395,8 +400,10 @@ static void go_down(struct port *port, int64_t now_ns)
 		free(work);
 	}
 	processor_start(&port->processor, port->dependency, now_ns);
-	while (port->connections)
-		reset(port->connections);
+	for (struct connection *connection = port->connections, *next; connection; connection = next) {
+		next = connection->next;
+		reset(connection);
+	}
 }
 
 static void follow_script(struct port *port, int64_t now_ns)

@@ -4,8 +4,7 @@
  * worker has its own; calls inside are added up, and of a budget or a throttle the worst worker's counts.
  */
 #include "figures_measure.h"
-
-#include <stdlib.h>
+#include "suggest.h"
 
 /* The most calls that were inside (or waiting) at one look: the samples of one moment together. */
 double figure_permits(const struct inquiry *q, int waiting)
@@ -62,42 +61,44 @@ static void add_latency(struct inspect_latency *sum, const struct inspect_latenc
 		sum->buckets[i] += latency->buckets[i];
 }
 
-static struct inspect_latency *measured(const struct inquiry *q)
+static void add_endings(struct resc_counters *sum, const struct resc_counters *counters)
 {
-	struct inspect_latency *sum = calloc(1, sizeof(*sum));
+#define X(NAME, name, text) sum->ended_##name += counters->ended_##name;
+	RESC_OUTCOMES(X)
+#undef X
+}
 
-	for (uint32_t i = 0; sum != NULL && i < q->take->scenario->resource_count; i++)
-		if (asked_of(q, i))
-			add_latency(sum, &q->take->tallies[i].latency);
-	return sum;
+/* What resctl suggest would read. Of several resources together there is no policy, and so no timeout that they all had. */
+static void gather(const struct inquiry *q, struct suggest_facts *facts)
+{
+	*facts = (struct suggest_facts){0};
+	for (uint32_t i = 0; i < q->take->scenario->resource_count; i++) {
+		if (!asked_of(q, i))
+			continue;
+		add_latency(&facts->latency, &q->take->tallies[i].latency);
+		add_endings(&facts->counters, &q->take->tallies[i].counters);
+	}
+	if (q->of >= 0)
+		facts->policy = q->take->tallies[q->of].policy;
 }
 
 double figure_histogram(const struct inquiry *q, int stat)
 {
-	struct inspect_latency *latency = measured(q);
-	double value = NAN;
+	struct suggest_facts facts;
 
-	if (latency != NULL && latency->count > 0)
-		value = (double)latency_quantile_us(latency, stat_quantile((enum stat)stat)) / 1e3;
-	free(latency);
-	return value;
+	gather(q, &facts);
+	return facts.latency.count == 0 ? NAN : suggest_quantile_us(&facts.latency, stat_quantile((enum stat)stat)) / 1e3;
 }
 
-/* Inside the bucket of the timeout the calls are taken to be spread evenly. */
 double figure_cut_off(const struct inquiry *q, int unused)
 {
-	struct inspect_latency *latency = measured(q);
-	double us = (double)q->width_ns / 1e3, beyond = 0, value = NAN;
+	struct suggest_facts facts;
 
 	(void)unused;
-	for (unsigned i = 0; latency != NULL && i < LATENCY_BUCKETS; i++) {
-		double low = i == 0 ? 0 : (double)latency_edge_us(i - 1), high = (double)latency_edge_us(i);
-		beyond += (double)latency->buckets[i] * fmin(fmax((high - us) / (high - low), 0), 1);
-	}
-	if (latency != NULL && q->width_ns > 0)
-		value = share_of(beyond, (double)latency->count);
-	free(latency);
-	return value;
+	gather(q, &facts);
+	if (facts.latency.count == 0 || q->width_ns < (int64_t)NS_PER_MS)
+		return NAN;
+	return suggest_cut_off(&facts, (uint64_t)q->width_ns / (uint64_t)NS_PER_MS).likely;
 }
 
 /* ---- counters ---- */

@@ -284,10 +284,11 @@ static void read_form(struct texts *texts, bool brief, struct scenarios *out, st
 		return;
 	}
 	read_variants(texts, brief, root, out, problems);
-	if (texts->short_of_memory || problems->errors > 0)
+	if (texts->short_of_memory)
 		return;
+	/* In what has errors names cannot be looked up: what is missing may be there under another name. */
 	expecting.items = out->items;
-	expecting.count = out->count;
+	expecting.count = problems->errors == 0 ? out->count : 0;
 	expectations_read(&expecting, root, out);
 	texts->short_of_memory |= reading.short_of_memory;
 }

@@ -235,5 +235,7 @@ bool scenario_fault_time(const struct scenario *scenario, int64_t *from_ns, int6
 
 /* The table of all keys, in Markdown, as it stands in docs/scenarios.md. */
 void scenario_print_keys(FILE *out);
+/* The same of all figures. */
+void scenario_print_figures(FILE *out);
 
 #endif

@@ -147,7 +147,7 @@ void configuration_read(struct reading *reading)
 	const struct node *node = node_child(reading->root, scenario_rows[SK_CONFIGURATION].name);
 
 	if (!node) {
-		node_key_error(reading->problems, reading->root, "configuration is missing; write one, or give a file with --config");
+		node_key_error(reading->problems, reading->root, "\"configuration\" is missing; write one, or give a file with --config");
 		return;
 	}
 	if (!json_is_object(node->value)) {

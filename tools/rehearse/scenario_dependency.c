@@ -24,7 +24,7 @@ static void read_uniform(struct section *section, struct span *span)
 
 	span->kind = SPAN_UNIFORM;
 	if (!good)
-		section->bad = !refuse(section->reading, node, SK_UNIFORM, "is not that");
+		section->bad = !refuse(section->reading, node, SK_UNIFORM, "does not have two values");
 	else if (!value_of_duration(section->reading, node->first, SK_FIXED, &span->from_ns) ||
 	         !value_of_duration(section->reading, node->last, SK_FIXED, &span->to_ns))
 		section->bad = true;

@@ -125,7 +125,8 @@ static const struct figure *find_figure(struct section *section, const char *nam
 static void check_everywhere(struct expecting *expecting, struct section *section, const struct figure_ref *ref,
                              const struct figure *figure)
 {
-	check_variant(expecting, section, ref);
+	if (expecting->count > 0)
+		check_variant(expecting, section, ref);
 	for (size_t i = 0; i < expecting->count && !section->bad; i++) {
 		const struct scenario *scenario = &expecting->items[i];
 
@@ -140,6 +141,10 @@ static void check_everywhere(struct expecting *expecting, struct section *sectio
 
 static void check_figure(struct section *section, const struct figure *figure, const struct figure_ref *ref)
 {
+	if (!figure->takes_time) {
+		section_forbids(section, SK_FROM, "this figure is of the whole rehearsal");
+		section_forbids(section, SK_TO, "this figure is of the whole rehearsal");
+	}
 	if (!figure->takes_nth)
 		section_forbids(section, SK_NTH, "this figure is not one of several");
 	if (!figure->takes_width)
@@ -240,8 +245,8 @@ static bool read_tolerance(struct section *section, enum figure_unit unit, struc
 
 static void read_values(struct section *section, enum figure_unit unit, struct expectation *expectation)
 {
-	if (!section->at[SK_VALUE])
-		section_needs(section, SK_PUBLISHED, "write `value`, or `published` where that is what is expected");
+	if (!section->at[SK_PUBLISHED])
+		section_needs(section, SK_VALUE, "write it, or `published` where that is what is expected");
 	if (expectation->relation != IS_ABOUT)
 		section_forbids(section, SK_WITHIN, "only `about` has it");
 	else

@@ -311,8 +311,10 @@ static void put_words(const char *const *words, char *text, size_t size)
 
 static void bound_text(const struct scenario_row *row, double bound, char text[VALUE_TEXT_SIZE])
 {
-	if (row->type == ST_DURATION && bound < MS)
+	if (row->type == ST_DURATION && bound > 0 && bound < MS)
 		snprintf(text, VALUE_TEXT_SIZE, "%lldus", (long long)(bound / 1000));
+	else if (row->type == ST_DURATION && bound <= 0)
+		snprintf(text, VALUE_TEXT_SIZE, "0ms");
 	else if (row->type == ST_DURATION)
 		value_duration_text((uint64_t)bound, text);
 	else

@@ -63,7 +63,7 @@ bool section_needs(struct section *section, enum scenario_key id, const char *re
 {
 	if (section->at[id])
 		return true;
-	section_error(section, id, "%s is missing; %s", scenario_rows[id].name, remedy);
+	section_error(section, id, "\"%s\" is missing; %s", scenario_rows[id].name, remedy);
 	return false;
 }
 

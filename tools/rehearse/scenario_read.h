@@ -86,7 +86,7 @@ void scenario_check(struct reading *reading);
 
 /* ---- what is said about all variants together ---- */
 
-/* The scenarios, with the views that the file gives them. */
+/* The scenarios, with the views that the file gives them; none: they have errors, and names are not looked up. */
 struct expecting {
 	struct reading *reading; /* for its problems and memory */
 	const struct scenario *items;

@@ -28,10 +28,13 @@ int children_init(struct children *children, size_t room)
 {
 	*children = (struct children){
 	        .room = room, .items = calloc(room, sizeof(*children->items)), .fds = calloc(room, sizeof(*children->fds))};
-	if (children->items != NULL && children->fds != NULL)
-		return 0;
-	children_free(children);
-	return -ENOMEM;
+	if (children->items == NULL || children->fds == NULL) {
+		fprintf(stderr, "resctl rehearse: no memory for %zu processes\n", room);
+		children_free(children);
+		return -ENOMEM;
+	}
+	child_raise_files();
+	return 0;
 }
 
 void children_free(struct children *children)
@@ -64,7 +67,7 @@ pid_t child_fork_with(int kept)
 	pid_t pid = fork();
 
 	if (pid < 0)
-		fprintf(stderr, "no further process: %s\n", strerror(errno));
+		fprintf(stderr, "resctl rehearse: no further process: %s\n", strerror(errno));
 	if (pid != 0)
 		return pid;
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -108,8 +111,11 @@ int children_add(struct children *children, const char *name, pid_t pid, bool ou
 	if (children->count == children->room)
 		return -ENOMEM;
 	int fd = (int)syscall(SYS_pidfd_open, pid, 0);
-	if (fd < 0)
-		return -errno;
+	if (fd < 0) {
+		int r = -errno;
+		fprintf(stderr, "resctl rehearse: %s cannot be watched: %s\n", name, strerror(-r));
+		return r;
+	}
 	struct child *child = &children->items[children->count];
 	*child = (struct child){.pid = pid, .ours = ours};
 	snprintf(child->name, sizeof(child->name), "%s", name);

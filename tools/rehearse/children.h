@@ -23,7 +23,7 @@ struct children {
 	size_t count, room;
 };
 
-/* 0 or -ENOMEM. */
+/* For so many, and the descriptors that they need. 0, or -ENOMEM after saying so on stderr. */
 int children_init(struct children *children, size_t room);
 void children_free(struct children *children);
 
@@ -40,7 +40,7 @@ void child_kill(pid_t *pid);
 /* This process may have as many descriptors as the host allows it. */
 void child_raise_files(void);
 
-/* From now on its end is noticed. 0 or -errno. */
+/* From now on its end is noticed. 0, or -errno after saying on stderr why. */
 int children_add(struct children *children, const char *name, pid_t pid, bool ours);
 /* Waits for so long, or until one of them ends, or a signal comes. The one that has ended, or NULL. */
 const struct child *children_wait(struct children *children, int64_t ns);

@@ -171,7 +171,7 @@ static int wait_until_ready(struct lab_rescd *rescd)
 			break;
 		sleep_a_step();
 	}
-	fprintf(stderr, "the rescd of this rehearsal does not start%s\n", has_ended(rescd) ? ":" : " within 10 s:");
+	fprintf(stderr, "resctl rehearse: the rescd of this rehearsal does not start%s\n", has_ended(rescd) ? ":" : " within 10 s:");
 	lab_rescd_tell(rescd);
 	return -ECHILD;
 }
@@ -185,7 +185,7 @@ int lab_rescd_start(struct lab_rescd *rescd, const char *program, json_t *config
 	int r = open_and_fork(rescd, program, configuration, verbose);
 	if (r == 0)
 		return wait_until_ready(rescd);
-	fprintf(stderr, "the rescd of this rehearsal cannot be started: %s\n", strerror(-r));
+	fprintf(stderr, "resctl rehearse: the rescd of this rehearsal cannot be started: %s\n", strerror(-r));
 	return r;
 }
 

@@ -41,7 +41,8 @@ struct request {
 
 static enum resc_outcome broken(struct request *q, const char *what, uint32_t resource, int r)
 {
-	fprintf(stderr, "worker %u: %s of '%s': %s\n", q->player->worker, what, q->player->scenario->resources[resource], resc_text(r));
+	fprintf(stderr, "resctl rehearse: worker %u: %s of '%s': %s\n", q->player->worker, what, q->player->scenario->resources[resource],
+	        resc_text(r));
 	q->error = r;
 	return RESC_CANCELLED;
 }

@@ -38,7 +38,7 @@ static int find_records(struct sampler *sampler)
 		sampler->records[i] = policy_find(sampler->map, name);
 		if (sampler->records[i] >= 0)
 			continue;
-		fprintf(stderr, "resource '%s' is not in the segment of this rehearsal\n", name);
+		fprintf(stderr, "resctl rehearse: resource '%s' is not in the segment of this rehearsal\n", name);
 		return -ENOENT;
 	}
 	return 0;
@@ -51,7 +51,7 @@ int sampler_open(struct sampler *sampler, const struct map *map, struct take *ta
 	sampler->events = calloc(map->dims.events, sizeof(*sampler->events));
 	if (sampler->records != NULL && sampler->events != NULL)
 		return find_records(sampler);
-	fprintf(stderr, "no memory to watch the segment\n");
+	fprintf(stderr, "resctl rehearse: no memory to watch the segment\n");
 	return -ENOMEM;
 }
 
@@ -69,7 +69,7 @@ static void *grown(void *items, size_t *room, size_t count, size_t size)
 	size_t more = *room == 0 ? 256 : 2 * *room;
 	void *larger = realloc(items, more * size);
 	if (larger == NULL)
-		fprintf(stderr, "no memory for what the segment says\n");
+		fprintf(stderr, "resctl rehearse: no memory for what the segment says\n");
 	else
 		*room = more;
 	return larger;
@@ -195,8 +195,8 @@ static int add_transitions(struct sampler *sampler, uint64_t up_to)
 	if (up_to <= sampler->last_event)
 		return 0;
 	if (now > sampler->last_event && now - sampler->last_event > sampler->map->dims.events) {
-		fprintf(stderr,
-		        "more transitions at once than this process could read: the rehearsal needs a faster host, or fewer workers\n");
+		fprintf(stderr, "resctl rehearse: more transitions at once than this process could read: the rehearsal needs a faster "
+		                "host, or fewer workers\n");
 		return -EOVERFLOW;
 	}
 	size_t count = event_read(sampler->map, sampler->last_event, sampler->events, sampler->map->dims.events);

@@ -91,7 +91,7 @@ static int child_ended(const struct stage *stage, const struct child *child)
 	char text[128];
 
 	child_end_text(child, text, sizeof(text));
-	fprintf(stderr, "%s (process %ld) %s in the middle of the rehearsal; without it there is no result\n", child->name,
+	fprintf(stderr, "resctl rehearse: %s (process %ld) %s in the middle of the rehearsal; without it there is no result\n", child->name,
 	        (long)child->pid, text);
 	if (child->pid == stage->rescd.pid)
 		lab_rescd_tell(&stage->rescd);
@@ -106,7 +106,8 @@ static int check_rooms(const struct board *board)
 
 	if (attempts <= board->attempt_room && receipts <= board->receipt_room)
 		return 0;
-	fprintf(stderr, "more attempts than there is room to note (%u): shorten the rehearsal, or lower its rates\n", board->attempt_room);
+	fprintf(stderr, "resctl rehearse: more attempts than there is room to note (%u): shorten the rehearsal, or lower its rates\n",
+	        board->attempt_room);
 	return -ENOSPC;
 }
 
@@ -119,9 +120,10 @@ static int new_board(struct stage *stage)
 		return 0;
 	int r = -errno;
 	if (r == -E2BIG)
-		fprintf(stderr, "the load is more than %u requests: shorten the rehearsal, or lower its rates\n", SCENARIO_REQUESTS);
+		fprintf(stderr, "resctl rehearse: the load is more than %u requests: shorten the rehearsal, or lower its rates\n",
+		        SCENARIO_REQUESTS);
 	else
-		fprintf(stderr, "no memory for the notes of the rehearsal: %s\n", strerror(-r));
+		fprintf(stderr, "resctl rehearse: no memory for the notes of the rehearsal: %s\n", strerror(-r));
 	return r;
 }
 
@@ -145,7 +147,7 @@ static int start_rescd(struct stage *stage)
 	json_t *configuration = view_configuration(stage->scenario, stage->view, &problem);
 
 	if (configuration == NULL) {
-		fprintf(stderr, "no configuration for the %s view: %s\n", view_name(stage->view),
+		fprintf(stderr, "resctl rehearse: no configuration for the %s view: %s\n", view_name(stage->view),
 		        problem != NULL ? problem : "out of memory");
 		return problem != NULL ? -EINVAL : -ENOMEM;
 	}
@@ -204,7 +206,9 @@ static int wait_for_callers(struct stage *stage)
 			return child_ended(stage, ended);
 		if (clock_now() < until_ns)
 			continue;
-		fprintf(stderr, "of %u callers only %u are there after 30 s: the host is too busy, or there are too many\n", wanted, ready);
+		fprintf(stderr,
+		        "resctl rehearse: of %u callers only %u are there after 30 s: the host is too busy, or there are too many\n",
+		        wanted, ready);
 		return -ETIMEDOUT;
 	}
 	return 0;
@@ -324,7 +328,7 @@ static int leave(struct stage *stage, int r)
 	if (stage->dependencies != NULL)
 		dependencies_stop(stage->dependencies);
 	if (played && !good) {
-		fprintf(stderr, "a worker of the rehearsal failed at its end; without it there is no result\n");
+		fprintf(stderr, "resctl rehearse: a worker of the rehearsal failed at its end; without it there is no result\n");
 		r = -ECHILD;
 	}
 	if (played && r == 0)

@@ -42,12 +42,12 @@ static bool open_view(struct worker *worker, const char *instance)
 
 	worker->host = resc_open(instance, &err);
 	if (worker->host == NULL) {
-		fprintf(stderr, "worker %u: %s\n", worker->number, err.text);
+		fprintf(stderr, "resctl rehearse: worker %u: %s\n", worker->number, err.text);
 		return false;
 	}
 	if (resc_status(worker->host, &status) == 0 && status.mode == RESC_SHARED)
 		return true;
-	fprintf(stderr, "worker %u: the instance of this rehearsal cannot be used: %s\n", worker->number, status.reason);
+	fprintf(stderr, "resctl rehearse: worker %u: the instance of this rehearsal cannot be used: %s\n", worker->number, status.reason);
 	return false;
 }
 
@@ -59,7 +59,7 @@ static bool look_up(struct worker *worker, enum view view)
 		view_resource(name, worker->scenario->resources[i], view, worker->number);
 		worker->resources[i] = resc_lookup(worker->host, name, &err);
 		if (worker->resources[i] == NULL) {
-			fprintf(stderr, "worker %u: resource '%s': %s\n", worker->number, name, err.text);
+			fprintf(stderr, "resctl rehearse: worker %u: resource '%s': %s\n", worker->number, name, err.text);
 			return false;
 		}
 	}
@@ -105,7 +105,7 @@ static void *serve(void *arg)
 	resc_seed(seed_of(worker, thread));
 	player.caller = caller_new(worker->scenario, worker->board);
 	if (player.caller == NULL) {
-		fprintf(stderr, "worker %u: out of memory\n", worker->number);
+		fprintf(stderr, "resctl rehearse: worker %u: out of memory\n", worker->number);
 		give_up();
 	}
 	atomic_fetch_add_explicit(&worker->board->ready, 1, memory_order_release);
@@ -131,7 +131,7 @@ static bool run_threads(struct worker *worker)
 		pthread_attr_destroy(&attr);
 	}
 	if (r != 0)
-		fprintf(stderr, "worker %u: thread %u: %s\n", worker->number, (unsigned)count + 1, strerror(r));
+		fprintf(stderr, "resctl rehearse: worker %u: thread %u: %s\n", worker->number, (unsigned)count + 1, strerror(r));
 	else
 		for (uint32_t i = 0; i < count; i++)
 			pthread_join(threads[i], NULL);

@@ -13,14 +13,28 @@
 #include "figures_measure.h"
 #include "figures_table.h"
 
-#define NOT   false, false, false
-#define TIME  true, false, false
-#define NTH   true, true, false
-#define WIDTH true, false, true
-#define SPAN  false, false, true
+/* What can be said of a figure; and the table's words for it. */
+enum {
+	TAKES_TIME = 1,
+	TAKES_NTH = 2,
+	TAKES_WIDTH = 4,
+	ASKED_NOT = 0,
+	ASKED_TIME = TAKES_TIME,
+	ASKED_NTH = TAKES_TIME | TAKES_NTH,
+	ASKED_WIDTH = TAKES_TIME | TAKES_WIDTH,
+	ASKED_SPAN = TAKES_WIDTH,
+};
 
 static const struct figure figures[] = {
-#define X(name, of, unit, asked, measure, which, text, definition) {#name, OF_##of, UNIT_##unit, asked, text, definition},
+#define X(name, of, unit, asked, measure, which, text, definition)                                                                         \
+	{#name,                                                                                                                            \
+	 OF_##of,                                                                                                                          \
+	 UNIT_##unit,                                                                                                                      \
+	 (ASKED_##asked & TAKES_TIME) != 0,                                                                                                \
+	 (ASKED_##asked & TAKES_NTH) != 0,                                                                                                 \
+	 (ASKED_##asked & TAKES_WIDTH) != 0,                                                                                               \
+	 text,                                                                                                                             \
+	 definition},
         FIGURES(X)
 #undef X
 };

@@ -276,6 +276,14 @@ static void add_per_request(struct live *live, const struct second *s)
 		table_add(live->table, s->attempts > 2 * s->offered ? STYLE_BAD : STYLE_PLAIN, "%.2f", (double)s->attempts / s->offered);
 }
 
+/* The last row may be a short one. */
+static int64_t row_end(const struct live *live, int64_t from_ns)
+{
+	int64_t end = from_ns + live->width_ns;
+
+	return end < live->scenario->duration_ns ? end : live->scenario->duration_ns;
+}
+
 static void add_row(struct live *live, const struct take *take, const struct second *s, int64_t from_ns)
 {
 	unsigned breaker = 0;
@@ -283,7 +291,7 @@ static void add_row(struct live *live, const struct take *take, const struct sec
 	for (size_t i = 0; i < live->count; i++) {
 		switch (live->cells[i]) {
 		case CELL_UNTIL:
-			table_add(live->table, STYLE_PLAIN, "%ss", number_text((double)(from_ns + live->width_ns) / 1e9, 2).s);
+			table_add(live->table, STYLE_PLAIN, "%ss", number_text((double)row_end(live, from_ns) / 1e9, 2).s);
 			break;
 		case CELL_OFFERED:
 			add_count(live, s->offered, STYLE_PLAIN);
@@ -332,8 +340,15 @@ static void print_rows(struct live *live, const struct take *take, size_t until)
 	size_t count;
 	struct second *seconds = take_seconds(take, -1, live->width_ns, &count);
 
-	for (; seconds != NULL && live->table != NULL && live->printed < until && live->printed < count; live->printed++)
-		add_row(live, take, &seconds[live->printed], (int64_t)live->printed * live->width_ns);
+	for (; seconds != NULL && live->table != NULL && live->printed < until && live->printed < count; live->printed++) {
+		struct second *s = &seconds[live->printed];
+		/* One client in a loop: what it has not come to yet has not arrived. */
+		if (live->scenario->order == ORDER_SINGLE) {
+			s->offered -= s->served[SERVED_NOT_YET];
+			s->served[SERVED_NOT_YET] = 0;
+		}
+		add_row(live, take, s, (int64_t)live->printed * live->width_ns);
+	}
 	free(seconds);
 	if (live->table != NULL)
 		table_print(live->table, live->out);

@@ -62,13 +62,13 @@ static const struct {
 	enum style style; /* where it is not 0 */
 	unsigned given;
 } totals[] = {
-        {"offered", "OFFERED", UNIT_COUNT, true, STYLE_PLAIN, 0},  {"served", "SERVED", UNIT_COUNT, true, STYLE_PLAIN, 0},
-        {"stored", "STORED", UNIT_COUNT, false, STYLE_PLAIN, 0},   {"fallback", "FALLBACK", UNIT_COUNT, false, STYLE_DOUBT, 0},
-        {"failed", "FAILED", UNIT_COUNT, true, STYLE_BAD, 0},      {"late", "LATE", UNIT_COUNT, false, STYLE_BAD, 0},
-        {"rejected", "REJECTED", UNIT_COUNT, false, STYLE_BAD, 0}, {"unfinished", "NOT ENDED", UNIT_COUNT, false, STYLE_DOUBT, 1},
-        {"attempts", "CALLS", UNIT_COUNT, true, STYLE_PLAIN, 0},   {"refused", "REFUSED", UNIT_COUNT, false, STYLE_PLAIN, 1},
-        {"shed", "SHED", UNIT_COUNT, false, STYLE_BAD, 2},         {"latency_p50", "P50", UNIT_MS, true, STYLE_PLAIN, 4},
-        {"latency_p99", "P99", UNIT_MS, true, STYLE_PLAIN, 3},
+        {"offered", "OFFERED", UNIT_COUNT, true, STYLE_PLAIN, 0},    {"served", "SERVED", UNIT_COUNT, true, STYLE_PLAIN, 0},
+        {"stored", "STORED", UNIT_COUNT, false, STYLE_PLAIN, 0},     {"fallback", "FALLBACK", UNIT_COUNT, false, STYLE_DOUBT, 0},
+        {"failed", "FAILED", UNIT_COUNT, true, STYLE_BAD, 0},        {"late", "LATE", UNIT_COUNT, false, STYLE_BAD, 0},
+        {"rejected", "REJECTED", UNIT_COUNT, false, STYLE_BAD, 0},   {"unfinished", "NOT ENDED", UNIT_COUNT, false, STYLE_DOUBT, 1},
+        {"attempts", "CALLS", UNIT_COUNT, true, STYLE_PLAIN, 0},     {"refused", "REFUSED", UNIT_COUNT, false, STYLE_PLAIN, 1},
+        {"received", "RECEIVED", UNIT_COUNT, false, STYLE_PLAIN, 2}, {"shed", "SHED", UNIT_COUNT, false, STYLE_BAD, 2},
+        {"latency_p50", "P50", UNIT_MS, true, STYLE_PLAIN, 4},       {"latency_p99", "P99", UNIT_MS, true, STYLE_PLAIN, 3},
 };
 #define TOTALS (sizeof(totals) / sizeof(totals[0]))
 
@@ -159,59 +159,74 @@ static void print_counts(const struct printing *p)
 
 /* ---- what was expected ---- */
 
-static void print_whys(const struct printing *p, const struct verdicts *verdicts)
+/* Once for both views. */
+static void print_why(const struct printing *p, const struct verdict_row *row)
 {
-	for (size_t i = 0; i < verdicts->count; i++) {
-		const struct verdict *v = &verdicts->items[i];
-		char words[800];
-		if (v->holds)
-			continue;
-		verdict_words(v, true, words, sizeof(words));
-		size_t used = strlen(words);
-		if (used < sizeof(words))
-			snprintf(words + used, sizeof(words) - used, ": expected %s, and it was %s%s%s", expected_words(v->expectation).s,
-			         figure_value_text(expectation_unit(v->expectation), v->value).s, v->expectation->why != NULL ? ". " : "",
-			         v->expectation->why != NULL ? v->expectation->why : "");
-		fprintf(p->out, "%snot so%s: ", style_on(p->screen, STYLE_BAD), style_off(p->screen, STYLE_BAD));
-		put_wrapped(p->screen, p->out, (unsigned)strlen("not so: "), words);
+	const char *variant = row->scenario->variant, *why = row->expectation->why;
+	char what[600], values[160] = "", words[1400];
+
+	for (unsigned view = 0; view < VIEWS; view++) {
+		const struct verdict *v = row->views[view];
+		size_t used = strlen(values);
+		if (v != NULL && !v->holds)
+			snprintf(values + used, sizeof(values) - used, "%s%s on %s", used > 0 ? ", " : "",
+			         figure_value_text(expectation_unit(v->expectation), v->value).s,
+			         view == VIEW_OWN ? "own views" : "the shared view");
 	}
+	expectation_words(row->expectation, what, sizeof(what));
+	snprintf(words, sizeof(words), "%s%s%s%s: expected %s, and it was %s%s%s", what, variant[0] != '\0' ? " (" : "", variant,
+	         variant[0] != '\0' ? ")" : "", expected_words(row->expectation).s, values, why != NULL ? ": " : "",
+	         why != NULL ? why : "");
+	fprintf(p->out, "%snot so%s: ", style_on(p->screen, STYLE_BAD), style_off(p->screen, STYLE_BAD));
+	put_wrapped(p->screen, p->out, (unsigned)strlen("not so: "), words);
 }
 
-static bool has_published(const struct verdicts *verdicts)
+static void add_verdict_row(const struct printing *p, struct table *table, const struct verdicts *verdicts, const struct verdict_row *row)
 {
-	for (size_t i = 0; i < verdicts->count; i++)
-		if (verdicts->items[i].expectation->has_published)
-			return true;
-	return false;
+	enum figure_unit unit = expectation_unit(row->expectation);
+	char words[600];
+
+	table_add(table, row->holds ? STYLE_PLAIN : STYLE_BAD, "%s", row->holds ? "ok" : "NOT SO");
+	if (verdicts_published(verdicts))
+		table_add(table, STYLE_PLAIN, "%s", published_words(row->expectation).s);
+	for (unsigned view = 0; view < VIEWS; view++) {
+		const struct verdict *v = row->views[view];
+		if (verdicts_view(verdicts, view))
+			table_add(table, v == NULL || v->holds ? STYLE_STRONG : STYLE_BAD, "%s",
+			          v == NULL ? "" : figure_value_text(unit, v->value).s);
+	}
+	table_add(table, STYLE_PLAIN, "%s", expected_words(row->expectation).s);
+	expectation_words(row->expectation, words, sizeof(words));
+	if (has_variants(p))
+		table_add(table, STYLE_PLAIN, "%s (%s)", words, row->scenario->variant);
+	else
+		table_add(table, STYLE_PLAIN, "%s", words);
 }
 
 static void print_verdicts(const struct printing *p, const struct verdicts *verdicts)
 {
-	struct column columns[5];
-	size_t count = 0;
-	bool published = has_published(verdicts);
+	struct column columns[6];
+	size_t count = 0, row_count;
+	struct verdict_row *rows = verdict_rows(verdicts, &row_count);
 
 	columns[count++] = (struct column){"", false, false, 0};
-	if (published)
+	if (verdicts_published(verdicts))
 		columns[count++] = (struct column){"PUBLISHED", true, false, 0};
-	columns[count++] = (struct column){"HERE", true, false, 0};
+	if (verdicts_view(verdicts, VIEW_OWN))
+		columns[count++] = (struct column){"OWN", true, false, 0};
+	if (verdicts_view(verdicts, VIEW_SHARED))
+		columns[count++] = (struct column){"SHARED", true, false, 0};
 	columns[count++] = (struct column){"EXPECTED", false, false, 0};
 	columns[count++] = (struct column){"WHAT", false, true, 0};
-	struct table *table = table_new(p->screen, columns, count);
-	for (size_t i = 0; table != NULL && i < verdicts->count; i++) {
-		const struct verdict *v = &verdicts->items[i];
-		char words[500];
-		verdict_words(v, true, words, sizeof(words));
-		table_add(table, v->holds ? STYLE_PLAIN : STYLE_BAD, "%s", v->holds ? "ok" : "NOT SO");
-		if (published)
-			table_add(table, STYLE_PLAIN, "%s", published_words(v->expectation).s);
-		table_add(table, v->holds ? STYLE_STRONG : STYLE_BAD, "%s",
-		          figure_value_text(expectation_unit(v->expectation), v->value).s);
-		table_add(table, STYLE_PLAIN, "%s", expected_words(v->expectation).s);
-		table_add(table, STYLE_PLAIN, "%s", words);
-	}
-	put_table(p, table);
-	print_whys(p, verdicts);
+	struct table *table = rows == NULL ? NULL : table_new(p->screen, columns, count);
+	for (size_t i = 0; table != NULL && i < row_count; i++)
+		add_verdict_row(p, table, verdicts, &rows[i]);
+	if (verdicts->count > 0)
+		put_table(p, table);
+	for (size_t i = 0; i < row_count; i++)
+		if (!rows[i].holds)
+			print_why(p, &rows[i]);
+	free(rows);
 }
 
 /* ---- what the shared view changed ---- */

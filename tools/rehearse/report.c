@@ -85,52 +85,69 @@ static void end_table(const struct report *r)
 
 /* ---- what was expected ---- */
 
-static bool has_published(const struct verdicts *verdicts)
+static void put_value(const struct report *r, const struct verdict *v)
 {
-	for (size_t i = 0; i < verdicts->count; i++)
-		if (verdicts->items[i].expectation->has_published)
-			return true;
-	return false;
+	if (v == NULL)
+		fputs("<td></td>", r->out);
+	else
+		fprintf(r->out, "<td class=\"n here %s\">%s %s</td>", class_of(v->holds), v->holds ? "\342\234\223" : "\342\234\227",
+		        figure_value_text(expectation_unit(v->expectation), v->value).s);
 }
 
-static void put_verdict(const struct report *r, const struct verdict *v, bool published)
+static void put_verdict_row(const struct report *r, const struct verdicts *verdicts, const struct verdict_row *row)
 {
-	enum figure_unit unit = expectation_unit(v->expectation);
-	char what[600], take[160];
+	char what[600];
 
-	verdict_words(v, false, what, sizeof(what));
-	take_words(v->take, take, sizeof(take));
-	fprintf(r->out, "<tr><td class=\"%s\">%s</td>", class_of(v->holds), v->holds ? "\342\234\223 yes" : "\342\234\227 no");
-	put(r, "<th scope=\"row\" class=\"what\">", what, "<small class=\"small\">");
-	html_text(r->out, take);
-	if (!v->holds && v->expectation->why != NULL)
-		put(r, "<br>", v->expectation->why, "");
-	fputs("</small></th>", r->out);
-	if (published)
-		put(r, "<td class=\"n\">", published_words(v->expectation).s, "</td>");
-	fprintf(r->out, "<td class=\"n here%s\">%s</td>", v->holds ? "" : " bad", figure_value_text(unit, v->value).s);
-	put(r, "<td>", expected_words(v->expectation).s, "</td></tr>\n");
+	expectation_words(row->expectation, what, sizeof(what));
+	put(r, "<tr><th scope=\"row\">", what, "");
+	put(r, "<small class=\"narrow\">expected: ", expected_words(row->expectation).s, "</small>");
+	if (!row->holds && row->expectation->why != NULL)
+		put(r, "<small class=\"bad\">", row->expectation->why, "</small>");
+	fputs("</th>", r->out);
+	if (verdicts_published(verdicts))
+		put(r, "<td class=\"n\">", published_words(row->expectation).s, "</td>");
+	for (unsigned view = 0; view < VIEWS; view++)
+		if (verdicts_view(verdicts, view))
+			put_value(r, row->views[view]);
+	put(r, "<td class=\"wide\">", expected_words(row->expectation).s, "</td></tr>\n");
 }
 
-static void put_verdicts(const struct report *r, const struct verdicts *verdicts, const char *caption)
+/* A line above the first row of a variant, where there are several. */
+static void put_variant_line(const struct report *r, const struct verdict_row *rows, size_t i)
 {
-	bool published = has_published(verdicts);
+	if (r->scenarios->count > 1 && (i == 0 || rows[i].scenario != rows[i - 1].scenario))
+		put(r,
+		    i == 0 ? "<tr class=\"group\"><th colspan=\"5\" scope=\"rowgroup\">"
+		           : "</tbody><tbody><tr class=\"group\"><th colspan=\"5\" scope=\"rowgroup\">",
+		    rows[i].scenario->variant, "</th></tr>\n");
+}
 
-	if (verdicts->count == 0)
+static void put_verdicts(struct report *r, const struct verdicts *verdicts, const char *caption)
+{
+	char head[400];
+	size_t count;
+	struct verdict_row *rows = verdict_rows(verdicts, &count);
+
+	if (rows == NULL) {
+		r->failed = verdicts->count > 0 ? -ENOMEM : r->failed;
 		return;
-	begin_table(r, caption,
-	            published ? "<th scope=\"col\">So?</th><th scope=\"col\">What</th><th scope=\"col\" class=\"n\">Published</th>"
-	                        "<th scope=\"col\" class=\"n\">Here</th><th scope=\"col\">Expected</th>"
-	                      : "<th scope=\"col\">So?</th><th scope=\"col\">What</th><th scope=\"col\" class=\"n\">Here</th>"
-	                        "<th scope=\"col\">Expected</th>");
-	for (size_t i = 0; i < verdicts->count; i++)
-		put_verdict(r, &verdicts->items[i], published);
+	}
+	snprintf(head, sizeof(head), "<th scope=\"col\">What</th>%s%s%s<th scope=\"col\" class=\"wide\">Expected</th>",
+	         verdicts_published(verdicts) ? "<th scope=\"col\" class=\"n\">Published</th>" : "",
+	         verdicts_view(verdicts, VIEW_OWN) ? "<th scope=\"col\" class=\"n\">Own views</th>" : "",
+	         verdicts_view(verdicts, VIEW_SHARED) ? "<th scope=\"col\" class=\"n\">Shared view</th>" : "");
+	begin_table(r, caption, head);
+	for (size_t i = 0; i < count; i++) {
+		put_variant_line(r, rows, i);
+		put_verdict_row(r, verdicts, &rows[i]);
+	}
 	end_table(r);
+	free(rows);
 }
 
 /* ---- first screen ---- */
 
-static void put_head(const struct report *r)
+static void put_head(struct report *r)
 {
 	const struct scenario *first = &r->scenarios->items[0];
 	char words[600];
@@ -178,7 +195,7 @@ static void put_compared(const struct report *r)
 
 /* ---- the game day ---- */
 
-static void put_game_day(const struct report *r)
+static void put_game_day(struct report *r)
 {
 	const struct game_day_result *day = &r->outcome->game_day;
 	const char *hypothesis = r->scenarios->game_day.hypothesis;

@@ -159,14 +159,6 @@ static void draw_line(const struct drawing *d, const struct chart *c, const stru
 	fputs("\"/>", d->out);
 }
 
-static double last_value(const struct chart *c, const struct series *s)
-{
-	for (size_t i = c->slots; i-- > 0;)
-		if (!isnan(s->values[i]))
-			return s->values[i];
-	return NAN;
-}
-
 static void draw_name(const struct drawing *d, const struct series *s, const char *class, double x, double y)
 {
 	fprintf(d->out, "<text class=\"l %s\" x=\"%.1f\" y=\"%.1f\">", class, x, y);
@@ -174,28 +166,88 @@ static void draw_name(const struct drawing *d, const struct series *s, const cha
 	fputs("</text>", d->out);
 }
 
-/* At the right end, above their lines; where lines end together, one name above the other, the highest line's first. */
+/* Where a name stands. */
+struct place {
+	double x, y; /* the middle of its base line */
+	double half; /* of its width */
+};
+
+static bool is_taken(const struct place *places, size_t count, const struct place *p)
+{
+	for (size_t i = 0; i < count; i++)
+		if (fabs(places[i].x - p->x) < places[i].half + p->half && fabs(places[i].y - p->y) < LINE)
+			return true;
+	return false;
+}
+
+/* Whether a line steps through that height at the beginning of a slot. */
+static bool steps_through(const struct series *s, size_t slot, double y, double top)
+{
+	if (slot == 0 || isnan(s->values[slot]) || isnan(s->values[slot - 1]))
+		return false;
+	double a = y_of(s->values[slot - 1], top), b = y_of(s->values[slot], top);
+	return a != b && y > fmin(a, b) - LINE / 2 && y < fmax(a, b) + LINE / 2;
+}
+
+/* How far the other lines are from where the name of line n would stand, above or below its own: the nearest of all slots beneath it. */
+static double room_for(const struct drawing *d, const struct chart *c, size_t n, const struct place *p, double top)
+{
+	double room = HEIGHT;
+
+	for (size_t i = 0; i < c->slots; i++) {
+		double x = x_of(d, (int64_t)i * c->slot_ns), next = x_of(d, (int64_t)(i + 1) * c->slot_ns);
+		if (next < p->x - p->half || x > p->x + p->half)
+			continue;
+		for (size_t m = 0; m < c->count; m++) {
+			double value = c->series[m].values[i];
+			double distance = isnan(value) ? HEIGHT : fabs(y_of(value, top) - (p->y - 4));
+			if (steps_through(&c->series[m], i, p->y - 4, top))
+				distance = 0;
+			/* Its own line may touch it, and must not cross it. */
+			room = fmin(room, m == n ? distance + LINE / 2 : distance);
+		}
+	}
+	return room;
+}
+
+/* Beside its line where most room is, clear of names that stand there already. Where there is nothing the key has to do. */
+static bool find_place(const struct drawing *d, const struct chart *c, size_t n, double top, const struct place *taken, size_t count,
+                       struct place *out)
+{
+	const struct series *s = &c->series[n];
+	double best = 0;
+
+	out->half = LETTER * (double)strlen(s->name) / 2;
+	for (size_t i = 0; i < c->slots; i++) {
+		for (int side = 0; side < 2 && !isnan(s->values[i]); side++) {
+			struct place p = {.half = out->half};
+			p.x = fmin(fmax(x_of(d, (int64_t)i * c->slot_ns + c->slot_ns / 2), LEFT + p.half + 2), RIGHT - p.half - 2);
+			p.y = y_of(s->values[i], top) + (side == 0 ? -4 : LINE - 1);
+			if (p.y < TOP + 9 || p.y > BOTTOM - 2 || is_taken(taken, count, &p))
+				continue;
+			double room = room_for(d, c, n, &p, top);
+			if (room <= best + 0.1)
+				continue;
+			best = room;
+			out->x = p.x;
+			out->y = p.y;
+		}
+	}
+	return best > 0;
+}
+
 static void draw_line_names(const struct drawing *d, const struct chart *c, double top)
 {
-	size_t order[CHART_SERIES];
-	double lowest = TOP;
+	struct place places[CHART_SERIES];
+	size_t count = 0;
 
-	for (size_t i = 0; i < c->count; i++) {
-		size_t at = i;
-		for (; at > 0 && last_value(c, &c->series[order[at - 1]]) < last_value(c, &c->series[i]); at--)
-			order[at] = order[at - 1];
-		order[at] = i;
-	}
-	for (size_t i = 0; i < c->count; i++) {
-		const struct series *s = &c->series[order[i]];
-		double value = last_value(c, s), left = LINE * (double)(c->count - 1 - i), y;
+	for (size_t n = 0; n < c->count; n++) {
 		char class[32];
-		if (isnan(value))
+		if (!find_place(d, c, n, top, places, count, &places[count]))
 			continue;
-		y = fmin(fmax(y_of(value, top) - 4, lowest + LINE - 3), BOTTOM - 3 - left);
-		snprintf(class, sizeof(class), "e %s", s->color);
-		draw_name(d, s, class, RIGHT - 2, y);
-		lowest = y + 3;
+		snprintf(class, sizeof(class), "m %s", c->series[n].color);
+		draw_name(d, &c->series[n], class, places[count].x, places[count].y);
+		count++;
 	}
 }
 

@@ -215,29 +215,84 @@ void open_words(const struct take *take, char *text, size_t size)
 		if (part_mode_of(&take->tallies[i].policy, PART_BREAKER) == PART_OFF)
 			continue;
 		double ms = whole_figure(take, "open_time", scenario->resources[i]);
-		put_list(text, size, "%s%s %s", figure_value_text(UNIT_MS, isnan(ms) ? 0 : ms).s, scenario->resources[i]);
+		/* Of a lone one nobody needs the name. */
+		put_list(text, size, scenario->resource_count > 1 ? "%s%s %s" : "%s%s", figure_value_text(UNIT_MS, isnan(ms) ? 0 : ms).s,
+		         scenario->resources[i]);
 	}
 }
 
-void verdict_words(const struct verdict *verdict, bool with_take, char *text, size_t size)
+void expectation_words(const struct expectation *expectation, char *text, size_t size)
 {
-	char what[256], to[256], take[160];
+	const struct figure_ref *to = &expectation->to;
+	char words[256];
 
-	figure_text(&verdict->expectation->what, what, sizeof(what));
-	take_words(verdict->take, take, sizeof(take));
-	size_t used = (size_t)snprintf(text, size, "%s", what);
-	if (verdict->expectation->relative && used < size) {
-		figure_text(&verdict->expectation->to, to, sizeof(to));
-		const struct figure_ref *ref = &verdict->expectation->to;
-		used += (size_t)snprintf(text + used, size - used, ", relative to %s%s%s%s", to, ref->variant[0] != '\0' ? " " : "",
-		                         ref->variant,
-		                         ref->view < 0              ? ""
-		                         : ref->view == VIEW_SHARED ? " on the shared view"
-		                                                    : " on own views");
-	}
-	if (with_take && used < size)
-		snprintf(text + used, size - used, " (%s)", take);
+	figure_text(&expectation->what, text, size);
+	size_t used = strlen(text);
+	if (!expectation->relative || used >= size)
+		return;
+	figure_text(to, words, sizeof(words));
+	snprintf(text + used, size - used, ", relative to %s%s%s%s%s", words, to->variant[0] != '\0' ? " " : "", to->variant,
+	         to->view < 0 ? "" : ", ", to->view < 0 ? "" : view_words((enum view)to->view));
 }
+
+/* ---- verdicts by row ---- */
+
+static struct verdict_row *find_row(struct verdict_row *rows, size_t count, const struct verdict *v)
+{
+	for (size_t i = 0; i < count; i++)
+		if (rows[i].expectation == v->expectation && rows[i].scenario == v->take->scenario)
+			return &rows[i];
+	return NULL;
+}
+
+/* Variants are items of one array, so the order of their addresses is that of the file. */
+static void sort_rows(struct verdict_row *rows, size_t count)
+{
+	for (size_t i = 1; i < count; i++) {
+		struct verdict_row row = rows[i];
+		size_t at = i;
+		for (; at > 0 && rows[at - 1].scenario > row.scenario; at--)
+			rows[at] = rows[at - 1];
+		rows[at] = row;
+	}
+}
+
+struct verdict_row *verdict_rows(const struct verdicts *verdicts, size_t *count)
+{
+	struct verdict_row *rows = verdicts->count == 0 ? NULL : calloc(verdicts->count, sizeof(*rows));
+
+	*count = 0;
+	for (size_t i = 0; rows != NULL && i < verdicts->count; i++) {
+		const struct verdict *v = &verdicts->items[i];
+		struct verdict_row *row = find_row(rows, *count, v);
+		if (row == NULL) {
+			row = &rows[(*count)++];
+			*row = (struct verdict_row){.expectation = v->expectation, .scenario = v->take->scenario, .holds = true};
+		}
+		row->views[v->take->view] = v;
+		row->holds &= v->holds;
+	}
+	sort_rows(rows, *count);
+	return rows;
+}
+
+bool verdicts_view(const struct verdicts *verdicts, enum view view)
+{
+	for (size_t i = 0; i < verdicts->count; i++)
+		if (verdicts->items[i].take->view == view)
+			return true;
+	return false;
+}
+
+bool verdicts_published(const struct verdicts *verdicts)
+{
+	for (size_t i = 0; i < verdicts->count; i++)
+		if (verdicts->items[i].expectation->has_published)
+			return true;
+	return false;
+}
+
+/* ---- comparisons ---- */
 
 static void difference_words(double own, double shared, char *text, size_t size)
 {

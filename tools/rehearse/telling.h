@@ -40,8 +40,21 @@ void refusals_words(const struct take *take, char *text, size_t size);
 /* "1.2s prices, 0ms stock": how long the breakers were open; "": there are none. */
 void open_words(const struct take *take, char *text, size_t size);
 
-/* What a verdict is about, and with_take also of which take. */
-void verdict_words(const struct verdict *verdict, bool with_take, char *text, size_t size);
+/* One expectation of one variant: what came of it on each view. */
+struct verdict_row {
+	const struct expectation *expectation;
+	const struct scenario *scenario;
+	const struct verdict *views[VIEWS]; /* NULL: not asked of that view */
+	bool holds;
+};
+
+/* In the order of the variants; *count of them, to be freed. NULL: none, or out of memory. */
+struct verdict_row *verdict_rows(const struct verdicts *verdicts, size_t *count);
+/* What an expectation is about: "prices: calls received, relative to ...". */
+void expectation_words(const struct expectation *expectation, char *text, size_t size);
+/* Whether anything was asked of that view; whether anything is published. */
+bool verdicts_view(const struct verdicts *verdicts, enum view view);
+bool verdicts_published(const struct verdicts *verdicts);
 /* The result in a sentence. */
 void outcome_words(const struct outcome *outcome, char *text, size_t size);
 /* "calls that reached prices: 412 on own views, 72 on the shared one (83% less)". */

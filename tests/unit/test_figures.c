@@ -90,6 +90,11 @@ static const struct row rows[] = {
         WHOLE("latency_max", "users", 1000),
         WHOLE("latency_max", "jobs", 80),
         PART("latency_max", "users", 3500, 3600, NAN), /* nothing has ended */
+        WHOLE("served_latency_p50", "users", 20),
+        WHOLE("served_latency_p95", "users", 100),
+        WHOLE("served_latency_p99", "users", 100),
+        WHOLE("served_latency_max", "users", 100),
+        PART("served_latency_max", "users", 0, 1000, 30),
         WHOLE("wait_mean", "users", 107.0 / 11),
         WHOLE("wait_p50", "users", 5),
         WHOLE("wait_p95", "users", 50),

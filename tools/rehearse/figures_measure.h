@@ -84,6 +84,7 @@ enum request_share { SHARE_SUCCESS, SHARE_ANSWERED, SHARE_ERROR };
 double figure_requests(const struct inquiry *q, int served);
 double figure_request_share(const struct inquiry *q, int share);
 double figure_latency(const struct inquiry *q, int stat);
+double figure_served_latency(const struct inquiry *q, int stat);
 double figure_wait(const struct inquiry *q, int stat);
 double figure_attempts_per_request(const struct inquiry *q, int worst);
 

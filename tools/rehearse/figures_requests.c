@@ -65,19 +65,36 @@ static bool was_worked_on(const struct request_note *request)
 	return served != SERVED_NOT_YET && served != SERVED_REJECTED;
 }
 
-double figure_latency(const struct inquiry *q, int stat)
+static bool was_served(const struct request_note *request)
+{
+	int served = served_of(request);
+	return served == SERVED_FRESH || served == SERVED_STORED;
+}
+
+static double latency_of(const struct inquiry *q, bool (*counts)(const struct request_note *request), int stat)
 {
 	const struct board *board = q->take->board;
 	struct numbers times = {0};
 
 	for (uint32_t i = 0; i < board->request_count; i++) {
 		const struct request_note *request = &board->requests[i];
-		if (is_asked(q, request) && was_worked_on(request))
+		if (is_asked(q, request) && counts(request))
 			numbers_add(&times, (double)(request->ended_ns - request->arrival_ns) / NS_PER_MS);
 	}
 	double value = numbers_stat(&times, (enum stat)stat);
 	numbers_free(&times);
 	return value;
+}
+
+double figure_latency(const struct inquiry *q, int stat)
+{
+	return latency_of(q, was_worked_on, stat);
+}
+
+/* Where many are refused at once, the latency of all says how quickly that is done. */
+double figure_served_latency(const struct inquiry *q, int stat)
+{
+	return latency_of(q, was_served, stat);
 }
 
 /* By request: when the first of its resources let it in; -1: none did. NULL: out of memory. */

@@ -38,6 +38,12 @@
 	X(latency_p95, LOAD, MS, TIME, figure_latency, STAT_P95, "p95 latency", "the same for 95 % of them")                               \
 	X(latency_p99, LOAD, MS, TIME, figure_latency, STAT_P99, "p99 latency", "the same for 99 % of them")                               \
 	X(latency_max, LOAD, MS, TIME, figure_latency, STAT_MAX, "longest latency", "the longest of these times")                          \
+	X(served_latency_p50, LOAD, MS, TIME, figure_served_latency, STAT_P50, "median latency of those served",                           \
+	  "from arrival to end, of requests that were served fresh or from the store: the least that half of them do not exceed")          \
+	X(served_latency_p95, LOAD, MS, TIME, figure_served_latency, STAT_P95, "p95 latency of those served", "the same for 95 % of them") \
+	X(served_latency_p99, LOAD, MS, TIME, figure_served_latency, STAT_P99, "p99 latency of those served", "the same for 99 % of them") \
+	X(served_latency_max, LOAD, MS, TIME, figure_served_latency, STAT_MAX, "longest latency of those served",                          \
+	  "the longest of these times")                                                                                                    \
 	X(wait_mean, LOAD, MS, TIME, figure_wait, STAT_MEAN, "mean wait",                                                                  \
 	  "from arrival to the first admission by a resource (to the end where there was none), of requests that ended and were not "      \
 	  "rejected")                                                                                                                      \

@@ -23,7 +23,7 @@
 #include "patch.h"
 #include "scenario_read.h"
 
-#define VARIANTS_MOST 64u
+#define VARIANTS_MOST 32u
 
 /* The texts that a rehearsal is read from. */
 struct texts {

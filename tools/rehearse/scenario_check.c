@@ -33,11 +33,8 @@ static void check_callers(struct reading *reading)
 
 static void check_requests(struct reading *reading)
 {
-	const struct scenario *scenario = reading->scenario;
-	double count = 0;
+	double count = scenario_requests(reading->scenario);
 
-	for (size_t i = 0; i < scenario->load_count; i++)
-		count += load_requests(&scenario->loads[i]);
 	if (count > SCENARIO_REQUESTS)
 		node_key_error(reading->problems, node_of(reading, SK_LOAD),
 		               "these are some %.0f requests; there can be %u: let fewer come, or shorten `duration`", count,

@@ -18,6 +18,32 @@
 
 #define COUNT(keys) (sizeof(keys) / sizeof((keys)[0]))
 
+/* ---- how many ---- */
+
+static double load_requests(const struct load *load)
+{
+	double count = 0, from = (double)load->from_ns / SECOND, to = (double)load->to_ns / SECOND;
+
+	if (load->arrivals == ARRIVALS_AT)
+		return (double)load->at_count;
+	for (size_t i = 0; i < load->rate_count; i++) {
+		double begin = from + (double)i, end = i + 1 == load->rate_count ? to : fmin(begin + 1, to);
+
+		if (begin < end)
+			count += load->rates[i] * (end - begin);
+	}
+	return load->arrivals == ARRIVALS_POISSON ? count + SIGMAS * sqrt(count) + 1 : ceil(count) + 1;
+}
+
+double scenario_requests(const struct scenario *scenario)
+{
+	double count = 0;
+
+	for (size_t i = 0; i < scenario->load_count; i++)
+		count += load_requests(&scenario->loads[i]);
+	return count;
+}
+
 /* ---- through which resources ---- */
 
 static void say_unknown(struct reading *reading, const struct node *node, const char *name)
@@ -211,6 +237,10 @@ static void read_row(struct section *section, enum scenario_key id, struct load 
 		section_error(section, id, "the last one would come when the rehearsal is over; lengthen `duration`, or let fewer come");
 		return;
 	}
+	if (scenario_requests(section->reading->scenario) + (double)count > SCENARIO_REQUESTS) {
+		section_error(section, id, "with the loads before it there can be %u requests; let fewer come", SCENARIO_REQUESTS);
+		return;
+	}
 	load->at = reading_memory(section->reading, count, sizeof(int64_t));
 	for (uint64_t i = 0; load->at && i < count; i++)
 		load->at[load->at_count++] = load->from_ns + (int64_t)i * every;
@@ -367,21 +397,4 @@ void load_free(struct load *load)
 	free(load->rates);
 	free(load->at);
 	free(load->key);
-}
-
-/* ---- how many ---- */
-
-double load_requests(const struct load *load)
-{
-	double count = 0, from = (double)load->from_ns / SECOND, to = (double)load->to_ns / SECOND;
-
-	if (load->arrivals == ARRIVALS_AT)
-		return (double)load->at_count;
-	for (size_t i = 0; i < load->rate_count; i++) {
-		double begin = from + (double)i, end = i + 1 == load->rate_count ? to : fmin(begin + 1, to);
-
-		if (begin < end)
-			count += load->rates[i] * (end - begin);
-	}
-	return load->arrivals == ARRIVALS_POISSON ? count + SIGMAS * sqrt(count) + 1 : ceil(count) + 1;
 }

@@ -79,8 +79,8 @@ void dependencies_read(struct reading *reading, const struct node *node);
 void dependency_free(struct dependency *dependency);
 void loads_read(struct reading *reading, const struct node *node);
 void load_free(struct load *load);
-/* How many requests it will be, or a few more. */
-double load_requests(const struct load *load);
+/* How many requests the loads will be, or a few more. */
+double scenario_requests(const struct scenario *scenario);
 /* What follows from all parts together. */
 void scenario_check(struct reading *reading);
 

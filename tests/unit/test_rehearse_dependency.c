@@ -435,6 +435,20 @@ START_TEST(a_dependency_that_is_ended_with_the_rehearsal_has_not_failed)
 }
 END_TEST
 
+START_TEST(what_was_not_answered_at_the_end_is_pending)
+{
+	latency.from_ns = 60000 * MS;
+	play();
+	ck_assert_int_eq(call(20), RESC_TIMEOUT);
+	ck_assert_uint_eq(atomic_load_explicit(&board->receipt_notes[0].done, memory_order_acquire), 0);
+	board_end(board);
+	dependencies_stop(running);
+	running = NULL;
+	ck_assert_uint_eq(receipt(1)->receipt, RECEIPT_PENDING);
+	ck_assert_int_eq(receipt(1)->answered_ns, 0);
+}
+END_TEST
+
 /* ---- strangers ---- */
 
 static int dial_stranger(void)
@@ -852,6 +866,7 @@ int main(void)
 	        its_one_processor_serves_one_after_the_other_the_refused_ones_too,
 	        who_waits_without_a_limit_ends_when_the_rehearsal_does,
 	        a_dependency_that_is_ended_with_the_rehearsal_has_not_failed,
+	        what_was_not_answered_at_the_end_is_pending,
 	        a_stranger_is_shown_out_and_nothing_noted,
 	        who_speaks_before_he_was_answered_is_shown_out,
 	        http_answers_are_judged_by_their_status,

@@ -119,11 +119,24 @@ int dependencies_turn(struct dependencies *dependencies, int64_t now_ns)
 	return 0;
 }
 
+/* What the servers had not answered when they were ended. They cannot say so themselves any more; one that was about to be written is no
+ * note. */
+static void end_notes(const struct board *board)
+{
+	uint32_t count = atomic_load_explicit(&board->receipts, memory_order_acquire);
+	for (uint32_t i = 0; i < count && i < board->receipt_room; i++) {
+		struct receipt_note *note = &board->receipt_notes[i];
+		if (note->receipt == RECEIPT_PENDING)
+			atomic_store_explicit(&note->done, 1, memory_order_release);
+	}
+}
+
 void dependencies_stop(struct dependencies *dependencies)
 {
 	if (!dependencies)
 		return;
 	child_kill(&dependencies->server);
+	end_notes(dependencies->board);
 	for (size_t i = 0; i < dependencies->program_count; i++)
 		program_end(&dependencies->programs[i]);
 	forget_addresses(dependencies->scenario);

@@ -119,8 +119,7 @@ int dependencies_turn(struct dependencies *dependencies, int64_t now_ns)
 	return 0;
 }
 
-/* What the servers had not answered when they were ended. They cannot say so themselves any more; one that was about to be written is no
- * note. */
+/* The servers were ended in the middle of their work, and cannot say themselves what of it was not answered. */
 static void end_notes(const struct board *board)
 {
 	uint32_t count = atomic_load_explicit(&board->receipts, memory_order_acquire);

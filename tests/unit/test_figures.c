@@ -497,7 +497,7 @@ START_TEST(values_are_said_with_their_unit)
 	ck_assert_str_eq(figure_value_text(UNIT_SHARE, 0.0056).s, "0.56%");
 	ck_assert_str_eq(figure_value_text(UNIT_SHARE, 1).s, "100%");
 	ck_assert_str_eq(figure_value_text(UNIT_MS, 301.4).s, "301ms");
-	ck_assert_str_eq(figure_value_text(UNIT_MS, 2.34).s, "2.3ms");
+	ck_assert_str_eq(figure_value_text(UNIT_MS, 21.36).s, "21.4ms");
 	ck_assert_str_eq(figure_value_text(UNIT_MS, 15500).s, "15,500ms");
 	ck_assert_str_eq(figure_value_text(UNIT_RATIO, 1.0666).s, "1.07");
 	ck_assert_str_eq(figure_value_text(UNIT_MS, NAN).s, "none");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The document of a rehearsal: complete, and the same as what the figures say. With REHEARSAL_JSON=PATH the document is left there, and
- * tests/system/test_rehearsal_schema.py holds it against the schema.
+ * The document of a rehearsal: complete, and the same as what the figures say. With REHEARSAL_JSON=DIRECTORY two documents are left
+ * there, and tests/system/test_rehearsal_schema.py holds them against the schema.
  */
 #include <jansson.h>
 #include <math.h>
@@ -69,7 +69,8 @@ static void make_game_day(struct rehearsal *r)
 	day->answer_count[QUESTION_PROTECTED] = day->answer_count[QUESTION_RECOVERED] = 1;
 }
 
-static json_t *rehearsal_json(struct rehearsal *r)
+/* stopped: why the take on own views was; NULL: it was not. */
+static json_t *rehearsal_json(struct rehearsal *r, const char *stopped)
 {
 	*r = (struct rehearsal){.m = made_story(VIEW_SHARED)};
 	r->variant = r->m->scenario;
@@ -80,8 +81,9 @@ static json_t *rehearsal_json(struct rehearsal *r)
 		r->takes[i].scenario = &r->variant;
 	}
 	r->takes[0].view = VIEW_OWN;
-	r->takes[0].stopped = "stopped by hand";
-	r->takes[0].duration_ns = 2500 * MS;
+	r->takes[0].stopped = stopped;
+	if (stopped != NULL)
+		r->takes[0].duration_ns = 2500 * MS;
 	make_expectations(r);
 	r->scenarios = (struct scenarios){
 	        .items = &r->variant,
@@ -121,13 +123,18 @@ static json_t *at(json_t *document, const char *path)
 
 START_TEST(it_can_be_left_for_the_schema)
 {
+	static const char *const stopped[] = {NULL, "aborted: by hand"};
+	const char *directory = getenv("REHEARSAL_JSON");
 	struct rehearsal r;
-	json_t *document = rehearsal_json(&r);
-	const char *path = getenv("REHEARSAL_JSON");
+	char path[512];
 
-	if (path != NULL)
-		ck_assert_int_eq(json_dump_file(document, path, JSON_INDENT(1)), 0);
-	rehearsal_free(&r, document);
+	for (unsigned i = 0; i < 2; i++) {
+		json_t *document = rehearsal_json(&r, stopped[i]);
+		snprintf(path, sizeof(path), "%s/%s.json", directory, i == 0 ? "whole" : "stopped");
+		if (directory != NULL)
+			ck_assert_int_eq(json_dump_file(document, path, JSON_INDENT(1)), 0);
+		rehearsal_free(&r, document);
+	}
 }
 END_TEST
 
@@ -135,7 +142,7 @@ END_TEST
 START_TEST(it_has_every_figure)
 {
 	struct rehearsal r;
-	json_t *document = rehearsal_json(&r);
+	json_t *document = rehearsal_json(&r, NULL);
 	size_t count;
 	const struct figure *figures = figures_all(&count);
 	static const char *const places[] = {"takes.1.loads.users", "takes.1.resources.prices", "takes.1.dependencies.prices"};
@@ -160,7 +167,7 @@ END_TEST
 START_TEST(what_there_is_not_is_null)
 {
 	struct rehearsal r;
-	json_t *document = rehearsal_json(&r);
+	json_t *document = rehearsal_json(&r, NULL);
 
 	ck_assert(json_is_null(at(document, "takes.1.resources.stock.recovered_after")));
 	ck_assert(json_is_null(at(document, "takes.1.stopped")));
@@ -175,7 +182,7 @@ END_TEST
 START_TEST(published_and_measured_stand_side_by_side)
 {
 	struct rehearsal r;
-	json_t *document = rehearsal_json(&r);
+	json_t *document = rehearsal_json(&r, NULL);
 
 	ck_assert_uint_eq(json_array_size(at(document, "expectations")), 5);
 	ck_assert_str_eq(json_string_value(at(document, "expectations.0.view")), "own");
@@ -194,7 +201,7 @@ END_TEST
 START_TEST(the_game_day_has_its_answers_and_why)
 {
 	struct rehearsal r;
-	json_t *document = rehearsal_json(&r);
+	json_t *document = rehearsal_json(&r, NULL);
 
 	ck_assert(json_is_true(at(document, "game_day.steady")));
 	ck_assert(json_is_true(at(document, "game_day.protected.yes")));
@@ -212,14 +219,16 @@ END_TEST
 START_TEST(a_take_that_was_stopped_says_so)
 {
 	struct rehearsal r;
-	json_t *document = rehearsal_json(&r);
+	json_t *document = rehearsal_json(&r, "aborted: by hand");
 
-	ck_assert_str_eq(json_string_value(at(document, "takes.0.stopped")), "stopped by hand");
+	ck_assert_str_eq(json_string_value(at(document, "takes.0.stopped")), "aborted: by hand");
 	ck_assert_int_eq(json_integer_value(at(document, "takes.0.duration_ms")), 2500);
 	ck_assert_uint_eq(json_array_size(at(document, "takes.0.seconds")), 3);
 	ck_assert_uint_eq(json_array_size(at(document, "takes.0.transitions")), 5);
 	ck_assert_int_eq(json_integer_value(at(document, "takes.0.transitions.0.worker")), 0);
 	ck_assert(json_is_null(at(document, "takes.1.transitions.0.worker")));
+	ck_assert_str_eq(json_string_value(at(document, "game_day.aborted")), "by hand");
+	ck_assert(json_is_null(at(document, "game_day.protected")));
 	rehearsal_free(&r, document);
 }
 END_TEST
@@ -254,7 +263,7 @@ static void *scarce(size_t size)
 START_TEST(a_document_is_complete_or_not_there)
 {
 	struct rehearsal r;
-	json_t *document = rehearsal_json(&r), *again = NULL;
+	json_t *document = rehearsal_json(&r, NULL), *again = NULL;
 
 	for (size_t room = 0; again == NULL; room += 97) {
 		left = room;

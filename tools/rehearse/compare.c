@@ -106,11 +106,15 @@ void compared_text(const struct compared *compared, char *text, size_t size)
 	enum figure_unit unit = unit_of(compared->comparison);
 	struct text own = figure_value_text(unit, compared->own), shared = figure_value_text(unit, compared->shared);
 
+	const char *said = "no difference";
+	struct text by;
+
+	if (compared->better != BETTER_NONE) {
+		by = difference(unit, compared->own, compared->shared);
+		said = by.s;
+	}
 	if (isnan(compared->own) || isnan(compared->shared))
-		snprintf(text, size, "shared view: %s, own views: %s", shared.s, own.s);
-	else if (compared->better == BETTER_NONE)
-		snprintf(text, size, "makes no difference: %s and %s", shared.s, own.s);
+		snprintf(text, size, "%s on own views, %s on the shared one", own.s, shared.s);
 	else
-		snprintf(text, size, "shared view: %s, own views: %s: %s", shared.s, own.s,
-		         difference(unit, compared->own, compared->shared).s);
+		snprintf(text, size, "%s on own views, %s on the shared one: %s", own.s, shared.s, said);
 }

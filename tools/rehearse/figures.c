@@ -125,7 +125,7 @@ struct text figure_value_text(enum figure_unit unit, double value)
 		snprintf(t.s, sizeof(t.s), "%.30s%%", number_text(value * 100, size < 0.01 ? 2 : 1).s);
 	else if (unit == UNIT_MS)
 		snprintf(t.s, sizeof(t.s), "%.30sms",
-		         size < 10 ? number_text(value, 1).s : count_text((uint64_t)llround(fmax(value, 0))).s);
+		         size < 100 ? number_text(value, 1).s : count_text((uint64_t)llround(fmax(value, 0))).s);
 	else
 		return number_text(value, 2);
 	return t;

@@ -54,22 +54,24 @@ void figure_text(const struct figure_ref *ref, char *text, size_t size)
 		add(text, size, &used, " to %s", duration_setting_ns((uint64_t)ref->to_ns).s);
 }
 
+struct text expected_words(const struct expectation *expectation)
+{
+	static const char *const words[] = {[IS_EQUAL] = "", [IS_AT_LEAST] = "at least ", [IS_AT_MOST] = "at most ", [IS_ABOUT] = ""};
+	enum figure_unit unit = expectation_unit(expectation);
+	struct text t, value = figure_value_text(unit, expectation->value), within = figure_value_text(unit, expectation->tolerance);
+
+	if (expectation->relation == IS_ABOUT)
+		snprintf(t.s, sizeof(t.s), "%.14s within %.14s", value.s, within.s);
+	else
+		snprintf(t.s, sizeof(t.s), "%s%.28s", words[expectation->relation], value.s);
+	return t;
+}
+
 void expectation_text(const struct expectation *expectation, char *text, size_t size)
 {
-	enum figure_unit unit = expected_unit(expectation);
 	size_t used = 0;
 
-	if (expectation->relation == IS_AT_LEAST)
-		add(text, size, &used, "at least ");
-	if (expectation->relation == IS_AT_MOST)
-		add(text, size, &used, "at most ");
-	if (expectation->relation == IS_ABOUT) {
-		double least = expectation->value - expectation->tolerance;
-		add(text, size, &used, "%s to ", figure_value_text(unit, least > 0 ? least : 0).s);
-		add(text, size, &used, "%s", figure_value_text(unit, expectation->value + expectation->tolerance).s);
-	} else {
-		add(text, size, &used, "%s", figure_value_text(unit, expectation->value).s);
-	}
+	add(text, size, &used, "%s", expected_words(expectation).s);
 	if (expectation->has_published)
-		add(text, size, &used, ", published %s", figure_value_text(unit, expectation->published).s);
+		add(text, size, &used, ", published %s", figure_value_text(expectation_unit(expectation), expectation->published).s);
 }

@@ -79,7 +79,7 @@ static bool stop(const struct verdict *verdict, const char *kind, const char *wh
 	figure_text(&expectation->what, what, sizeof(what));
 	expectation_text(expectation, expected, sizeof(expected));
 	snprintf(board->why_stopped, sizeof(board->why_stopped), "%s%s%s: %s, expected %s", kind, what, when,
-	         figure_value_text(expected_unit(expectation), verdict->value).s, expected);
+	         figure_value_text(expectation_unit(expectation), verdict->value).s, expected);
 	*stopped = board->why_stopped;
 	return true;
 }
@@ -158,7 +158,8 @@ int game_day_judge(const struct scenarios *scenarios, const struct takes *takes,
 			out->aborted = take->stopped + strlen(ABORTED);
 	}
 	out->hypothesis_holds = out->steady && !cut;
-	for (unsigned q = 0; q < QUESTIONS && r == 0; q++) {
+	/* What was stopped has not shown anything. */
+	for (unsigned q = 0; q < QUESTIONS && r == 0 && !cut; q++) {
 		struct answer *answer = &out->answers[q];
 		r = verdicts_judge(&answer->because, day->answers[q], day->answer_count[q], takes);
 		answer->yes = answer->because.count > 0 && answer->because.failed == 0;

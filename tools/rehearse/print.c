@@ -270,6 +270,8 @@ static void print_game_day(const struct printing *p)
 	}
 	for (unsigned q = 0; q < QUESTIONS; q++) {
 		enum style style = day->answers[q].yes ? STYLE_STRONG : STYLE_BAD;
+		if (day->answers[q].because.count == 0) /* not asked, or stopped before */
+			continue;
 		fprintf(p->out, "\n%s %s%s%s\n", question_words(q), style_on(p->screen, style), day->answers[q].yes ? "Yes." : "NO.",
 		        style_off(p->screen, style));
 		print_verdicts(p, &day->answers[q].because);

@@ -212,6 +212,8 @@ static void put_game_day(struct report *r)
 		put(r, "<p class=\"verdict bad\">Stopped: ", day->aborted, "</p>\n");
 	for (unsigned q = 0; q < QUESTIONS && day->aborted == NULL; q++) {
 		const struct answer *answer = &day->answers[q];
+		if (answer->because.count == 0) /* not asked, or stopped before */
+			continue;
 		fprintf(r->out, "<h3>%s <span class=\"%s\">%s</span></h3>\n", question_words(q), class_of(answer->yes),
 		        answer->yes ? "Yes." : "No.");
 		put_verdicts(r, &answer->because, "Because");

@@ -323,16 +323,15 @@ static json_t *verdict_json(struct out *out, const struct verdict *verdict)
 	static const char *const relations[] = {
 	        [IS_EQUAL] = "equal", [IS_AT_LEAST] = "at least", [IS_AT_MOST] = "at most", [IS_ABOUT] = "about"};
 	const struct expectation *expectation = verdict->expectation;
-	char what[256], expected[128];
+	char what[256];
 	json_t *o = json_object();
 
 	figure_text(&expectation->what, what, sizeof(what));
-	expectation_text(expectation, expected, sizeof(expected));
 	put_ref(out, o, &expectation->what);
 	put(out, o, "variant", text_unless_empty(verdict->take->scenario->variant));
 	put(out, o, "view", text(view_name(verdict->take->view)));
 	put(out, o, "relative_to", expectation->relative ? relative_json(out, &expectation->to) : json_null());
-	put(out, o, "unit", text(figure_unit_name(expected_unit(expectation))));
+	put(out, o, "unit", text(figure_unit_name(expectation_unit(expectation))));
 	put(out, o, "is", text(relations[expectation->relation]));
 	put(out, o, "value", number(expectation->value));
 	put(out, o, "within", expectation->relation == IS_ABOUT ? number(expectation->tolerance) : json_null());
@@ -340,7 +339,7 @@ static json_t *verdict_json(struct out *out, const struct verdict *verdict)
 	put(out, o, "measured", number(verdict->value));
 	put(out, o, "holds", json_boolean(verdict->holds));
 	put(out, o, "text", text(what));
-	put(out, o, "expected", text(expected));
+	put(out, o, "expected", text(expected_words(expectation).s));
 	put(out, o, "why", text(expectation->why));
 	return o;
 }

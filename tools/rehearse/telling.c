@@ -16,26 +16,6 @@
 
 /* ---- values ---- */
 
-enum figure_unit expectation_unit(const struct expectation *expectation)
-{
-	const struct figure *figure = figure_find(expectation->what.figure);
-
-	return expectation->relative || figure == NULL ? UNIT_RATIO : figure->unit;
-}
-
-struct text expected_words(const struct expectation *expectation)
-{
-	static const char *const words[] = {[IS_EQUAL] = "", [IS_AT_LEAST] = "at least ", [IS_AT_MOST] = "at most ", [IS_ABOUT] = ""};
-	enum figure_unit unit = expectation_unit(expectation);
-	struct text t, value = figure_value_text(unit, expectation->value), within = figure_value_text(unit, expectation->tolerance);
-
-	if (expectation->relation == IS_ABOUT)
-		snprintf(t.s, sizeof(t.s), "%.14s within %.14s", value.s, within.s);
-	else
-		snprintf(t.s, sizeof(t.s), "%s%.28s", words[expectation->relation], value.s);
-	return t;
-}
-
 struct text published_words(const struct expectation *expectation)
 {
 	return expectation->has_published ? figure_value_text(expectation_unit(expectation), expectation->published) : (struct text){""};
@@ -294,30 +274,13 @@ bool verdicts_published(const struct verdicts *verdicts)
 
 /* ---- comparisons ---- */
 
-static void difference_words(double own, double shared, char *text, size_t size)
-{
-	if (isnan(own) || isnan(shared) || own == shared || own <= 0 || shared < 0)
-		snprintf(text, size, own == shared ? " (the same)" : "");
-	else if (shared < own)
-		snprintf(text, size, " (%s less)", figure_value_text(UNIT_SHARE, 1 - shared / own).s);
-	else if (shared < 2 * own)
-		snprintf(text, size, " (%s more)", figure_value_text(UNIT_SHARE, shared / own - 1).s);
-	else
-		snprintf(text, size, " (%s times as many)", figure_value_text(UNIT_RATIO, shared / own).s);
-}
-
 void compared_words(const struct compared *compared, char *text, size_t size)
 {
-	const struct figure *figure = figure_find(compared->comparison->what.figure);
-	enum figure_unit unit = figure == NULL ? UNIT_RATIO : figure->unit;
-	char what[256], difference[64] = "";
+	char what[256], views[256];
 
 	figure_text(&compared->comparison->what, what, sizeof(what));
-	/* A share is compared in its own points, not in shares of a share. */
-	if (unit != UNIT_SHARE)
-		difference_words(compared->own, compared->shared, difference, sizeof(difference));
-	snprintf(text, size, "%s: %s on own views, %s on the shared one%s", what, figure_value_text(unit, compared->own).s,
-	         figure_value_text(unit, compared->shared).s, difference);
+	compared_text(compared, views, sizeof(views));
+	snprintf(text, size, "%s: %s", what, views);
 }
 
 const char *question_words(enum question question)

@@ -9,10 +9,6 @@
 #include "table.h"
 #include "verdict.h"
 
-/* The unit in which an expectation is said: relative ones are ratios. */
-enum figure_unit expectation_unit(const struct expectation *expectation);
-/* "at most 1.1", "72 within 3" */
-struct text expected_words(const struct expectation *expectation);
 /* "72", or "" where nothing is published. */
 struct text published_words(const struct expectation *expectation);
 
@@ -57,7 +53,7 @@ bool verdicts_view(const struct verdicts *verdicts, enum view view);
 bool verdicts_published(const struct verdicts *verdicts);
 /* The result in a sentence. */
 void outcome_words(const struct outcome *outcome, char *text, size_t size);
-/* "calls that reached prices: 412 on own views, 72 on the shared one (83% less)". */
+/* "prices: calls received: 412 on own views, 72 on the shared one: 83% fewer" */
 void compared_words(const struct compared *compared, char *text, size_t size);
 const char *question_words(enum question question);
 

@@ -31,7 +31,7 @@ bool expectation_holds(const struct expectation *expectation, double value)
 	return false;
 }
 
-enum figure_unit expected_unit(const struct expectation *expectation)
+enum figure_unit expectation_unit(const struct expectation *expectation)
 {
 	const struct figure *figure = figure_find(expectation->what.figure);
 	return expectation->relative || figure == NULL ? UNIT_RATIO : figure->unit;

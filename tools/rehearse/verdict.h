@@ -37,7 +37,7 @@ struct game_day_result {
 	bool steady;         /* the steady state was there */
 	const char *aborted; /* NULL: no */
 	struct verdicts steady_state;
-	struct answer answers[QUESTIONS]; /* nothing in because: the scenario does not ask this */
+	struct answer answers[QUESTIONS]; /* nothing in because: not asked, or stopped before there was an answer */
 	bool hypothesis_holds;            /* all that is asked: yes; with a steady state to begin with, and to the end */
 };
 
@@ -66,12 +66,13 @@ bool game_day_look(const struct scenarios *scenarios, const struct take *take, c
 /* A value, NAN too, against what is expected. */
 bool expectation_holds(const struct expectation *expectation, double value);
 /* The unit of its values: a figure relative to another one is a ratio. */
-enum figure_unit expected_unit(const struct expectation *expectation);
-/* "at most 1.1, published 1.07"; IS_ABOUT: "69 to 75". */
+enum figure_unit expectation_unit(const struct expectation *expectation);
+/* "at most 1.1", "72 within 3"; and with what was published: "at most 1.1, published 1.07". */
+struct text expected_words(const struct expectation *expectation);
 void expectation_text(const struct expectation *expectation, char *text, size_t size);
 /* "users: share of requests served, from 1s to 6s". Variant and view are the caller's to say. */
 void figure_text(const struct figure_ref *ref, char *text, size_t size);
-/* "shared view: 72, own views: 100: 28% fewer"; "makes no difference: 243 and 243". */
+/* "100 on own views, 72 on the shared one: 28% fewer"; "243 on own views, 243 on the shared one: no difference". */
 void compared_text(const struct compared *compared, char *text, size_t size);
 
 #endif

@@ -20,11 +20,11 @@
 #define BREAKERS_MOST 4u
 #define LETTERS_MOST  16u /* beyond, workers are counted */
 #define TITLE_SIZE    20u
-#define NOTE_LEAST    24u
+#define NOTE_LEAST    16u
 #define NOTE_SIZE     200u
 
 enum cell {
-	CELL_UNTIL,
+	CELL_TIME,
 	CELL_OFFERED,
 	CELL_SERVED,
 	CELL_STORED,
@@ -122,7 +122,7 @@ static void choose_columns(struct live *live)
 		calls |= load->dependency >= 0;
 	}
 	live->count = 0;
-	add_column(live, CELL_UNTIL, "UNTIL", true, 0);
+	add_column(live, CELL_TIME, "TIME", true, 0);
 	add_column(live, CELL_OFFERED, "OFFERED", true, 0);
 	add_column(live, CELL_SERVED, "SERVED", true, 0);
 	if (stored)
@@ -290,7 +290,7 @@ static void add_row(struct live *live, const struct take *take, const struct sec
 
 	for (size_t i = 0; i < live->count; i++) {
 		switch (live->cells[i]) {
-		case CELL_UNTIL:
+		case CELL_TIME:
 			table_add(live->table, STYLE_PLAIN, "%ss", number_text((double)row_end(live, from_ns) / 1e9, 2).s);
 			break;
 		case CELL_OFFERED:

@@ -100,7 +100,7 @@ static const char doc[] =
         "\n"
         "Examples:\n"
         "  resctl rehearse outage.json\n"
-        "  resctl rehearse outage.json --config /etc/resc/resc.json --report outage.html\n"
+        "  resctl rehearse outage.json --config resc.json --report outage.html\n"
         "  resctl rehearse outage.json --views both --workers 32\n"
         "  resctl rehearse outage.json --check && echo good\n"
         "\n"

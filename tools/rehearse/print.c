@@ -26,7 +26,9 @@ struct printing {
 
 static void put_title(const struct printing *p, const char *title)
 {
-	fprintf(p->out, "\n%s%s%s\n", style_on(p->screen, STYLE_STRONG), title, style_off(p->screen, STYLE_STRONG));
+	fprintf(p->out, "\n%s", style_on(p->screen, STYLE_STRONG));
+	put_wrapped(p->screen, p->out, 0, title);
+	fputs(style_off(p->screen, STYLE_STRONG), p->out);
 }
 
 static void put_table(const struct printing *p, struct table *table)
@@ -153,7 +155,7 @@ static void print_counts(const struct printing *p)
 		refusals_words(take, words, sizeof(words));
 		table_add(table, STYLE_PLAIN, "%s", words[0] != '\0' ? words : "-");
 	}
-	put_title(p, "What to count: calls per request, at worst, retries a second at worst, fallbacks, time open, refusals by reason");
+	put_title(p, "What to count");
 	put_table(p, table);
 }
 

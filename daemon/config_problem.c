@@ -22,8 +22,10 @@ static bool is_known(const struct config_problems *problems, const struct config
 	for (size_t i = 0; i < problems->count; i++) {
 		const struct config_problem *p = &problems->items[i];
 
-		if (p->line == new->line && p->column == new->column && strcmp(p->text, new->text) == 0 &&
-		    (p->line > 0 || strcmp(p->path, new->path) == 0))
+		bool here = p->line == new->line && p->column == new->column;
+
+		/* What stands at no place in the file has its path alone. */
+		if (here && strcmp(p->text, new->text) == 0 && (p->line > 0 || strcmp(p->path, new->path) == 0))
 			return true;
 	}
 	return false;

@@ -37,7 +37,7 @@ struct rehearsal {
 	const char *path;
 	const char *report; /* NULL: none */
 	struct scenario_options options;
-	bool json, check, list_figures;
+	bool json, check, list_figures, list_keys;
 	struct screen screen;      /* stdout */
 	struct screen live_screen; /* where the table is shown while it is played */
 	struct live *live;         /* NULL: nowhere */
@@ -89,6 +89,7 @@ enum {
 	OPTION_REPORT,
 	OPTION_CHECK,
 	OPTION_LIST_FIGURES,
+	OPTION_LIST_KEYS,
 };
 
 static const char doc[] =
@@ -121,6 +122,7 @@ static const struct argp_option options[] = {
         {"json", OPTION_JSON, NULL, 0, "answer in JSON", 0},
         {"check", OPTION_CHECK, NULL, 0, "play nothing: is this a good scenario?", 0},
         {"list-figures", OPTION_LIST_FIGURES, NULL, 0, "the figures that a scenario can expect something of", 0},
+        {"list-keys", OPTION_LIST_KEYS, NULL, 0, "all keys of a scenario, and all figures, as tables in Markdown", 0},
         {"instance", OPTION_INSTANCE, "NAME", OPTION_HIDDEN, NULL, 0},
         {0},
 };
@@ -150,7 +152,9 @@ static error_t parse_end(const struct rehearsal *rehearsal, const struct argp_st
 {
 	if (rehearsal->list_figures && rehearsal->path != NULL)
 		argp_error(state, "'%s': --list-figures needs no scenario", rehearsal->path);
-	if (rehearsal->path == NULL && !rehearsal->list_figures)
+	if (rehearsal->list_keys && rehearsal->path != NULL)
+		argp_error(state, "'%s': --list-keys needs no scenario", rehearsal->path);
+	if (rehearsal->path == NULL && !rehearsal->list_figures && !rehearsal->list_keys)
 		argp_error(state, "which scenario?");
 	if (rehearsal->check && rehearsal->report != NULL)
 		argp_error(state, "--report and --check contradict each other: a report is of what was played");
@@ -188,6 +192,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case OPTION_LIST_FIGURES:
 		rehearsal->list_figures = true;
+		return 0;
+	case OPTION_LIST_KEYS:
+		rehearsal->list_keys = true;
 		return 0;
 	case OPTION_INSTANCE:
 		argp_error(state, "--instance %s: a rehearsal has an instance of its own, and no other is touched", arg);
@@ -251,6 +258,14 @@ static int list_figures(const struct rehearsal *rehearsal)
 	if (!complete)
 		complain("out of memory");
 	return complete ? EXIT_GOOD : EXIT_CANNOT_PLAY;
+}
+
+static int list_keys(void)
+{
+	scenario_print_keys(stdout);
+	putchar('\n');
+	scenario_print_figures(stdout);
+	return EXIT_GOOD;
 }
 
 static size_t count_takes(const struct scenarios *scenarios, int64_t *length_ns)
@@ -475,6 +490,8 @@ static int run(struct rehearsal *rehearsal)
 	struct config_problems problems = {0};
 	int r;
 
+	if (rehearsal->list_keys)
+		return list_keys();
 	if (rehearsal->list_figures)
 		return list_figures(rehearsal);
 	bool good = scenarios_load(rehearsal->path, &rehearsal->options, &rehearsal->scenarios, &problems) == 0;

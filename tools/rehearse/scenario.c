@@ -304,16 +304,16 @@ static void free_item(struct scenarios *scenarios, size_t index)
 
 static void choose_variant(struct scenarios *scenarios, const char *name, struct config_problems *problems)
 {
-	const char *names[VARIANTS_MOST];
+	const char *names[VARIANTS_MOST] = {NULL};
+	bool named = scenarios->items[0].variant[0] != '\0', found = false;
 	char advice[300];
-	bool found = false;
 
 	for (size_t i = 0; i < scenarios->count; i++) {
 		names[i] = scenarios->items[i].variant;
 		found |= strcmp(names[i], name) == 0;
 	}
 	if (!found) {
-		advise_name(name, names, names[0][0] ? scenarios->count : 0, advice, sizeof(advice));
+		advise_name(name, names, named ? scenarios->count : 0, advice, sizeof(advice));
 		config_problems_add(problems, false, "", 0, 0, "there is no variant \"%.63s\"; %s", name, advice);
 		return;
 	}

@@ -18,7 +18,7 @@
 #define EXPECTATIONS_MOST 1000u
 #define MS_NS             1e6
 #define VALUE_MOST        1e12
-#define FIGURES_SAID      "docs/scenarios.md lists them, and `resctl-rehearse --keys` prints them"
+#define FIGURES_SAID      "`resctl rehearse --list-figures` lists them"
 
 /* ---- names ---- */
 

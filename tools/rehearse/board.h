@@ -115,6 +115,8 @@ struct board {
 	uint32_t line_end;                          /* the first that nobody has looked at */
 	uint32_t line_waiting;
 
+	_Alignas(BOARD_LINE) _Atomic uint32_t complaints; /* calls that could not even be tried: the first one says why */
+
 	/* for the live table: relaxed totals */
 	_Alignas(BOARD_LINE) _Atomic uint64_t served[SERVED_KINDS];
 

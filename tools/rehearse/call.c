@@ -6,6 +6,7 @@
 #include "caller.h"
 
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -47,6 +48,14 @@ enum resc_outcome call_await(const struct caller *caller, int fd, short events, 
 		if (board_is_over(caller->board))
 			return RESC_CANCELLED;
 	}
+}
+
+void call_complain(const struct caller *caller, unsigned dependency, const char *why)
+{
+	/* relaxed: only who is the first */
+	if (atomic_fetch_add_explicit(&caller->board->complaints, 1, memory_order_relaxed) == 0)
+		fprintf(stderr, "resctl rehearse: dependency %s: a worker cannot call it: %s\n",
+		        caller->scenario->dependencies[dependency].name, why);
 }
 
 struct caller *caller_new(const struct scenario *scenario, struct board *board)

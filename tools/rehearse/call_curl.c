@@ -27,6 +27,8 @@ struct curl_line {
 	bool is_tcp;
 	bool added;           /* easy is in multi: a tcp connection lives as long */
 	curl_socket_t socket; /* tcp; CURL_SOCKET_BAD: none */
+	unsigned dependency;
+	char error[CURL_ERROR_SIZE]; /* of the last transfer */
 };
 
 /* What came of a call. */
@@ -80,17 +82,20 @@ static bool set_up(struct curl_line *line, const struct dependency *dependency)
 	curl_easy_setopt(easy, CURLOPT_TCP_NODELAY, 1L);
 	curl_easy_setopt(easy, CURLOPT_USERAGENT, "resctl-rehearse/" RESC_VERSION_STRING);
 	curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, drop);
+	curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, line->error);
 	return good;
 }
 
-static struct curl_line *line_new(const struct dependency *dependency)
+static struct curl_line *line_new(const struct caller *caller, unsigned number)
 {
+	const struct dependency *dependency = &caller->scenario->dependencies[number];
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	pthread_once(&once, prepare);
 
 	struct curl_line *line = calloc(1, sizeof(*line));
 	if (!line)
 		return NULL;
+	line->dependency = number;
 	line->is_tcp = strncmp(dependency->address, "tcp:", 4) == 0;
 	line->socket = CURL_SOCKET_BAD;
 	line->multi = curl_multi_init();
@@ -135,6 +140,7 @@ static CURLcode result_of(struct curl_line *line)
 /* Runs the transfer to its end: RESC_OK, *code is what libcurl says. */
 static enum resc_outcome transfer(const struct caller *caller, struct curl_line *line, int64_t deadline_ns, CURLcode *code)
 {
+	line->error[0] = '\0';
 	curl_multi_add_handle(line->multi, line->easy);
 	line->added = true;
 	for (;;) {
@@ -154,9 +160,28 @@ static enum resc_outcome transfer(const struct caller *caller, struct curl_line 
 	return RESC_OK;
 }
 
-/* libcurl's own limits (for connecting: 300 s) are limits too. */
-static struct curl_end broken(CURLcode code)
+/* A wrong address, a certificate that nobody trusts, no socket left: what is not the dependency's failing. */
+static bool is_our_mistake(CURLcode code)
 {
+	switch (code) {
+	case CURLE_COULDNT_CONNECT:
+	case CURLE_OPERATION_TIMEDOUT:
+	case CURLE_GOT_NOTHING:
+	case CURLE_SEND_ERROR:
+	case CURLE_RECV_ERROR:
+	case CURLE_PARTIAL_FILE:
+	case CURLE_SSL_CONNECT_ERROR:
+		return false;
+	default:
+		return code != CURLE_OK;
+	}
+}
+
+/* libcurl's own limits (for connecting: 300 s) are limits too. */
+static struct curl_end broken(const struct caller *caller, const struct curl_line *line, CURLcode code)
+{
+	if (is_our_mistake(code))
+		call_complain(caller, line->dependency, line->error[0] != '\0' ? line->error : curl_easy_strerror(code));
 	return code == CURLE_OPERATION_TIMEDOUT ? given_up(RESC_TIMEOUT) : ended(RESC_FAIL, RECEIPT_RESET);
 }
 
@@ -179,7 +204,9 @@ static struct curl_end call_http(const struct caller *caller, struct curl_line *
 	CURLcode code = CURLE_OK;
 
 	enum resc_outcome outcome = transfer(caller, line, deadline_ns, &code);
-	struct curl_end end = outcome != RESC_OK ? given_up(outcome) : code != CURLE_OK ? broken(code) : judge(line->easy, retry_after_ms);
+	struct curl_end end = outcome != RESC_OK ? given_up(outcome)
+	                      : code != CURLE_OK ? broken(caller, line, code)
+	                                         : judge(line->easy, retry_after_ms);
 	curl_easy_getinfo(line->easy, CURLINFO_PRETRANSFER_TIME_T, &before_us);
 	end.reached = before_us > 0;
 	end.sent_ns = begun_ns + before_us * 1000;
@@ -211,7 +238,7 @@ static struct curl_end dial(const struct caller *caller, struct curl_line *line,
 	if (outcome != RESC_OK)
 		return given_up(outcome);
 	if (code != CURLE_OK)
-		return broken(code);
+		return broken(caller, line, code);
 	if (curl_easy_getinfo(line->easy, CURLINFO_ACTIVESOCKET, &line->socket) != CURLE_OK || is_itself(line->easy))
 		return ended(RESC_FAIL, RECEIPT_RESET);
 	return ended(RESC_OK, RECEIPT_OK);
@@ -243,7 +270,7 @@ static struct curl_end send_all(const struct caller *caller, struct curl_line *l
 			if (outcome != RESC_OK)
 				return given_up(outcome);
 		} else if (code != CURLE_OK) {
-			return broken(code);
+			return broken(caller, line, code);
 		}
 		text += n;
 		left -= n;
@@ -266,7 +293,7 @@ static struct curl_end expect(const struct caller *caller, struct curl_line *lin
 			continue;
 		}
 		if (code != CURLE_OK || n == 0)
-			return broken(code);
+			return broken(caller, line, code);
 		size_t part = n < left ? n : left;
 		if (memcmp(bytes, text, part) != 0)
 			return ended(RESC_FAIL, RECEIPT_ERROR);
@@ -335,7 +362,7 @@ enum resc_outcome curl_call(struct caller *caller, unsigned dependency, const st
 	int64_t deadline_ns = call_deadline_ns(call);
 
 	if (!line->curl)
-		line->curl = line_new(d);
+		line->curl = line_new(caller, dependency);
 	if (!line->curl)
 		return RESC_FAIL;
 	struct curl_end end = line->curl->is_tcp ? call_tcp(caller, line->curl, d, deadline_ns)

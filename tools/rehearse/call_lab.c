@@ -14,7 +14,6 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -40,16 +39,11 @@ static bool is_usable(const struct line *line)
 	return line->fd >= 0 && recv(line->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 && errno == EAGAIN;
 }
 
-/* A connection that is refused is the dependency's failure; one that this host cannot even try is ours, and is said once. */
+/* A connection that is refused is the dependency's failure; one that this host cannot even try is ours. */
 static enum resc_outcome refused(const struct caller *caller, unsigned dependency, int error)
 {
-	static atomic_flag said = ATOMIC_FLAG_INIT;
-	if (error == ECONNREFUSED || error == ECONNRESET || error == ETIMEDOUT)
-		return RESC_FAIL;
-	/* relaxed: only who is the first. */
-	if (!atomic_flag_test_and_set_explicit(&said, memory_order_relaxed))
-		fprintf(stderr, "resctl rehearse: a worker cannot connect to %s: %s\n", caller->scenario->dependencies[dependency].name,
-		        strerror(error));
+	if (error != ECONNREFUSED && error != ECONNRESET && error != ETIMEDOUT)
+		call_complain(caller, dependency, strerror(error));
 	return RESC_FAIL;
 }
 

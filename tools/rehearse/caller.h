@@ -28,6 +28,8 @@ int64_t call_deadline_ns(const struct call *call);
 int64_t call_slice_ns(int64_t deadline_ns);
 /* RESC_OK: that can be done on it now; else RESC_TIMEOUT or RESC_CANCELLED. */
 enum resc_outcome call_await(const struct caller *caller, int fd, short events, int64_t deadline_ns);
+/* This call could not even be tried, and that is not the dependency's fault. Said once a take, whoever is first. */
+void call_complain(const struct caller *caller, unsigned dependency, const char *why);
 
 /* retry_after_ms of the result is -1 before. */
 enum resc_outcome lab_call(struct caller *caller, unsigned dependency, const struct call *call, struct call_result *result);

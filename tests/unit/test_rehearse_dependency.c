@@ -632,6 +632,30 @@ START_TEST(nobody_at_an_address_is_a_failure_and_nothing_received)
 	caller = caller_new(&scenario, board);
 	ck_assert_int_eq(call(SOON_MS), RESC_FAIL);
 	ck_assert_uint_eq(received(), 0);
+	ck_assert_uint_eq(atomic_load_explicit(&board->complaints, memory_order_relaxed), 0);
+	dependency.address = NULL;
+}
+END_TEST
+
+START_TEST(who_cannot_even_try_says_why_once)
+{
+	/* A label of more than 63 letters: no name server is asked. */
+	static char address[] = "http://xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx.invalid/";
+	char text[1024] = "";
+	FILE *file = tmpfile();
+	dependency.kind = DEPENDENCY_ADDRESS;
+	dependency.address = address;
+	play();
+	dup2(fileno(file), 2);
+	ck_assert_int_eq(call(SOON_MS), RESC_FAIL);
+	ck_assert_int_eq(call(SOON_MS), RESC_FAIL);
+	ck_assert_uint_eq(received(), 0);
+	ck_assert_uint_eq(atomic_load_explicit(&board->complaints, memory_order_relaxed), 2);
+	rewind(file);
+	ck_assert_uint_gt(fread(text, 1, sizeof(text) - 1, file), 0);
+	fclose(file);
+	ck_assert_msg(strncmp(text, "resctl rehearse: dependency prices: a worker cannot call it: ", 61) == 0, "%s", text);
+	ck_assert_ptr_eq(strchr(text, '\n'), text + strlen(text) - 1);
 	dependency.address = NULL;
 }
 END_TEST
@@ -874,6 +898,7 @@ int main(void)
 	        http_that_hangs_up_has_failed,
 	        http_calls_end_with_the_rehearsal,
 	        nobody_at_an_address_is_a_failure_and_nothing_received,
+	        who_cannot_even_try_says_why_once,
 	        tcp_sends_and_expects,
 	        tcp_that_does_not_answer_is_a_timeout,
 	        tcp_that_was_closed_between_two_calls_is_connected_anew,

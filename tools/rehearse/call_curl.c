@@ -160,20 +160,19 @@ static enum resc_outcome transfer(const struct caller *caller, struct curl_line 
 	return RESC_OK;
 }
 
-/* A wrong address, a certificate that nobody trusts, no socket left: what is not the dependency's failing. */
+/* What is not the dependency's failing, but a name that nobody knows or a certificate that nobody trusts. */
 static bool is_our_mistake(CURLcode code)
 {
 	switch (code) {
-	case CURLE_COULDNT_CONNECT:
-	case CURLE_OPERATION_TIMEDOUT:
-	case CURLE_GOT_NOTHING:
-	case CURLE_SEND_ERROR:
-	case CURLE_RECV_ERROR:
-	case CURLE_PARTIAL_FILE:
-	case CURLE_SSL_CONNECT_ERROR:
-		return false;
+	case CURLE_FAILED_INIT:
+	case CURLE_URL_MALFORMAT:
+	case CURLE_COULDNT_RESOLVE_HOST:
+	case CURLE_OUT_OF_MEMORY:
+	case CURLE_PEER_FAILED_VERIFICATION:
+	case CURLE_SSL_CACERT_BADFILE:
+		return true;
 	default:
-		return code != CURLE_OK;
+		return false;
 	}
 }
 

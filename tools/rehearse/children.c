@@ -39,7 +39,7 @@ int children_init(struct children *children, size_t room)
 
 void children_free(struct children *children)
 {
-	for (size_t i = 0; i < children->count; i++) {
+	for (size_t i = 0; children->fds != NULL && i < children->count; i++) {
 		if (children->fds[i].fd >= 0)
 			close(children->fds[i].fd);
 	}

@@ -1,0 +1,258 @@
+# SPDX-License-Identifier: MIT
+"""resctl rehearse: however a rehearsal ends, nothing of it is left: no process, no segment, no socket. And what is not whole is no result."""
+import contextlib
+import glob
+import itertools
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+
+import keeper
+import pytest
+from harness import BUILD, RESCTL, SHM, state_of, until
+
+pytestmark = pytest.mark.smoke
+
+PROGRAM = os.path.join(BUILD, "resctl-rehearse")
+numbers = itertools.count(1)
+
+# Long enough to be killed in the middle; whoever plays it to its end makes it shorter.
+SCENARIO = {
+    "title": "To be killed", "duration": "60s", "workers": 4, "views": ["shared"],
+    "configuration": {"resources": {"prices": {"timeout": {"attempt": "50ms"}, "breaker": {"consecutive": 3, "cooldown": "200ms"}}}},
+    "dependencies": {"prices": {"latency": "1ms", "faults": [{"kind": "hang", "from": "100ms", "to": "300ms"}]}},
+    "load": {"users": {"resource": "prices", "rate": 200, "fallback": "stale"}},
+}
+
+
+class Rehearsal:
+    """One that runs, and whatever it starts; all of that has a mark of its own in its environment."""
+
+    def __init__(self, directory, scenario, *args, program=PROGRAM, **environment):
+        path = os.path.join(directory, "scenario.json")
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(scenario, file)
+        self.mark = "%s.rehearsal-%d" % (os.environ[keeper.WORD], next(numbers))
+        self.out = open(os.path.join(directory, "out"), "w+b")
+        self.err = open(os.path.join(directory, "err"), "w+b")
+        self.process = subprocess.Popen([program, path, *args], stdin=subprocess.DEVNULL, stdout=self.out, stderr=self.err,
+                                        start_new_session=True, env={**os.environ, **environment, keeper.WORD: self.mark})
+
+    @property
+    def instance(self):
+        return "rehearse-%d-1" % self.process.pid
+
+    def pids(self):
+        return {pid for pid, _ in keeper.marked(self.mark)}
+
+    def named(self, name):
+        """The processes of that name: "rescd", "worker 2"; a forked one that has not named itself has that of its parent."""
+        found = []
+        for pid in self.pids():
+            with contextlib.suppress(OSError), open("/proc/%d/comm" % pid, encoding="utf-8") as file:
+                if file.read().strip() == name:
+                    found.append(pid)
+        return found
+
+    def snapshot(self):
+        done = subprocess.run([RESCTL, "--instance", self.instance, "snapshot"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False)
+        return json.loads(done.stdout) if done.returncode == 0 else None
+
+    def until_it_plays(self):
+        def plays():
+            assert self.process.poll() is None, self.said()
+            seen = self.snapshot()
+            return seen and any(r["counters"]["admitted"] > 0 for r in seen["resources"])
+
+        until(plays, what="calls are made")
+        return self
+
+    def end(self, patience=30):
+        return self.process.wait(patience)
+
+    def said(self):
+        self.err.seek(0)
+        return self.err.read().decode()
+
+    def printed(self):
+        self.out.seek(0)
+        return self.out.read().decode()
+
+    def files(self):
+        """The segments and sockets of its instances."""
+        pattern = "rehearse-%d-*" % self.process.pid
+        places = [os.path.join(SHM, "resc." + pattern), "/run/resc/" + pattern, "/tmp/resc-%d/%s" % (os.geteuid(), pattern),
+                  os.path.join(os.environ.get("XDG_RUNTIME_DIR", "/nonexistent"), "resc", pattern)]
+        return [path for place in places for path in glob.glob(place)]
+
+    def nothing_is_left(self):
+        until(lambda: not self.pids(), what="its processes are gone")
+        assert self.files() == []
+
+
+@pytest.fixture
+def rehearse(tmp_path):
+    """rehearse(scenario, *args): a Rehearsal; killed after the test, with all that it has started."""
+    started = []
+
+    def start(scenario=SCENARIO, *args, **kw):
+        directory = tmp_path / str(len(started))
+        directory.mkdir()
+        started.append(Rehearsal(str(directory), scenario, *args, **kw))
+        return started[-1]
+
+    yield start
+    for rehearsal in started:
+        keeper.end(rehearsal.mark)
+        rehearsal.process.wait()
+        rehearsal.out.close()
+        rehearsal.err.close()
+        for path in rehearsal.files():
+            os.unlink(path)
+
+
+# ---- to its end ----
+
+
+def test_played_to_its_end_it_leaves_nothing(rehearse):
+    rehearsal = rehearse({**SCENARIO, "duration": "500ms", "views": ["own", "shared"]}, "--json")
+    assert rehearsal.end() == 0, rehearsal.said()
+    assert len(json.loads(rehearsal.printed())["takes"]) == 2
+    assert rehearsal.said() == ""
+    rehearsal.nothing_is_left()
+
+
+def test_as_many_workers_as_there_may_be(rehearse):
+    rehearsal = rehearse({**SCENARIO, "duration": "300ms", "workers": 256, "threads": 2, "views": ["own", "shared"]}, "--json")
+    assert rehearsal.end(60) == 0, rehearsal.said()
+    assert len(json.loads(rehearsal.printed())["takes"]) == 2
+    rehearsal.nothing_is_left()
+
+
+# ---- killed ----
+
+
+def ended(rehearsal, code):
+    """With that exit code, and with nothing on the screen that looks like a result."""
+    assert rehearsal.end() == code
+    assert "What happened" not in rehearsal.printed()
+    rehearsal.nothing_is_left()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_it_and_it_takes_everything_away(rehearse, number):
+    rehearsal = rehearse().until_it_plays()
+    rehearsal.process.send_signal(number)
+    ended(rehearsal, 128 + number)
+    assert "ended by a signal" in rehearsal.said()
+
+
+def test_killed_it_leaves_nothing(rehearse):
+    rehearsal = rehearse().until_it_plays()
+    rehearsal.process.kill()
+    ended(rehearsal, -signal.SIGKILL)
+
+
+def test_killed_while_it_starts_it_leaves_nothing(rehearse):
+    for after_ms in (0, 2, 5, 10, 20, 40):
+        rehearsal = rehearse({**SCENARIO, "workers": 32})
+        time.sleep(after_ms / 1000)
+        rehearsal.process.kill()
+        rehearsal.end()
+        rehearsal.nothing_is_left()
+
+
+def test_killed_with_its_whole_process_group_it_leaves_nothing(rehearse):
+    rehearsal = rehearse().until_it_plays()
+    os.killpg(rehearsal.process.pid, signal.SIGKILL)
+    ended(rehearsal, -signal.SIGKILL)
+
+
+def test_a_terminal_reaches_the_parent_alone(rehearse):
+    rehearsal = rehearse().until_it_plays()
+    os.killpg(rehearsal.process.pid, signal.SIGINT)
+    ended(rehearsal, 128 + signal.SIGINT)
+    assert "in the middle" not in rehearsal.said()
+
+
+@pytest.mark.parametrize("who", ["worker 2", "rescd", "a dependency"])
+def test_without_one_of_its_processes_there_is_no_result(rehearse, who):
+    rehearsal = rehearse().until_it_plays()
+    if who == "a dependency":
+        rest = rehearsal.pids() - {rehearsal.process.pid, *rehearsal.named("rescd")}
+        victim = rest.difference(*(rehearsal.named("worker %d" % i) for i in range(4))).pop()
+    else:
+        victim, = rehearsal.named(who)
+    os.kill(victim, signal.SIGKILL)
+    ended(rehearsal, 3)
+    assert "%s (process %d) was killed by signal 9 (Killed) in the middle of the rehearsal" % (who, victim) in rehearsal.said()
+
+
+# ---- what the environment has to say ----
+
+
+def test_nothing_of_the_environment_is_meant_for_it(rehearse):
+    words = {"RESC_INSTANCE": "no-such-instance", "RESC_FAILPOINT": "x=stop", "NOTIFY_SOCKET": "/nonexistent", "WATCHDOG_USEC": "1000"}
+    rehearsal = rehearse(SCENARIO, **words).until_it_plays()
+    rescd, = rehearsal.named("rescd")
+    with open("/proc/%d/environ" % rescd, "rb") as file:
+        there = {word.split(b"=")[0].decode() for word in file.read().split(b"\0")}
+    assert there.isdisjoint(words)
+    assert {worker["name"] for worker in rehearsal.snapshot()["workers"]} == {"worker %d" % i for i in range(4)}
+
+
+def test_only_the_parent_holds_the_pipe_that_rescd_lives_on(rehearse):
+    rehearsal = rehearse().until_it_plays()
+    rescd, = rehearsal.named("rescd")
+    pipe = os.readlink("/proc/%d/fd/0" % rescd)
+    holders = set()
+    for pid in rehearsal.pids():
+        for fd in glob.glob("/proc/%d/fd/*" % pid):
+            with contextlib.suppress(OSError):
+                if os.readlink(fd) == pipe:
+                    holders.add(pid)
+    assert holders == {rescd, rehearsal.process.pid}
+
+
+# ---- what cannot be started ----
+
+
+def fake_rescd(tmp_path, text):
+    """The program beside a rescd that is none."""
+    program = shutil.copy(PROGRAM, tmp_path / "resctl-rehearse")
+    (tmp_path / "rescd").write_text("#!/bin/sh\n" + text)
+    (tmp_path / "rescd").chmod(0o755)
+    return program
+
+
+def test_a_rescd_that_does_not_start_says_why(rehearse, tmp_path):
+    rehearsal = rehearse(SCENARIO, program=fake_rescd(tmp_path, "echo 'no room in /dev/shm' >&2; exit 1"))
+    ended(rehearsal, 3)
+    assert "does not start:\nno room in /dev/shm" in rehearsal.said()
+
+
+# ---- what others left ----
+
+
+def leave_a_segment(rehearsal):
+    """The whole of it is killed, rescd first stopped, so that it cannot clean up."""
+    rescd, = rehearsal.named("rescd")
+    os.kill(rescd, signal.SIGSTOP)
+    until(lambda: state_of(rescd) == "T", what="rescd is stopped")
+    rehearsal.process.kill()
+    rehearsal.end()
+    os.kill(rescd, signal.SIGKILL)
+    until(lambda: not rehearsal.pids(), what="its processes are gone")
+    assert rehearsal.files() != []
+
+
+def test_what_was_left_by_one_that_was_killed_with_its_rescd_is_taken_away_by_the_next(rehearse):
+    left, running = rehearse().until_it_plays(), rehearse().until_it_plays()
+    leave_a_segment(left)
+    following = rehearse({**SCENARIO, "duration": "300ms"})
+    assert following.end() == 0, following.said()
+    assert left.files() == []
+    assert running.snapshot() is not None and running.process.poll() is None

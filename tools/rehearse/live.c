@@ -20,7 +20,8 @@
 #define BREAKERS_MOST 4u
 #define LETTERS_MOST  16u /* beyond, workers are counted */
 #define TITLE_SIZE    20u
-#define NOTE_LEAST    16u
+#define NOTE_LEAST    14u
+#define NOTE_WIDE     36u
 #define NOTE_SIZE     200u
 
 enum cell {
@@ -252,8 +253,11 @@ static void add_note(struct live *live, const struct second *s, int64_t from_ns)
 	for (int i = 1; i < (int)(sizeof(s->refused) / sizeof(s->refused[0])) && used < sizeof(note); i++) {
 		if (s->refused[i] == 0)
 			continue;
-		const char *before = refused ? ", " : used > 0 ? "; refused: " : "refused: ";
-		used += (size_t)snprintf(note + used, sizeof(note) - used, "%s%" PRIu32 " %s", before, s->refused[i], resc_answer_name(i));
+		const char *before = refused ? ", " : used > 0 ? "; " : "";
+		/* Where there is little room, the reason has to do. */
+		if (!refused && live->note_width > NOTE_WIDE)
+			before = used > 0 ? "; refused: " : "refused: ";
+		used += (size_t)snprintf(note + used, sizeof(note) - used, "%s%" PRIu32 " %s", before, s->refused[i], refusal_word(i).s);
 		refused = true;
 	}
 	if (s->served[SERVED_NOT_YET] > 0 && used < sizeof(note))

@@ -3,7 +3,7 @@
  * What the charts of a take show: load, what clients got, refusals by reason, latencies, permits, tokens, the throttle. Each maker fills
  * one chart from the notes, and leaves out what was nothing throughout; a chart without a series is not drawn.
  *
- * What is of requests and calls comes by take_seconds, in slots of which some sixty fit the picture; what is of the segment from the
+ * What is of requests and calls comes by take_seconds, in slots of which at most eighty fit the picture; what is of the segment from the
  * samples.
  */
 #include <errno.h>
@@ -14,7 +14,7 @@
 #include "inspect.h"
 #include "report.h"
 
-#define SLOTS_MOST        60
+#define SLOTS_MOST        80
 #define SAMPLE_SLOTS_MOST 150
 #define COUNT_OF(a)       (sizeof(a) / sizeof((a)[0]))
 
@@ -104,6 +104,14 @@ static bool occurs(const struct second *seconds, size_t count, size_t offset)
 	return false;
 }
 
+/* The last one may be cut short. */
+static double slot_length(const struct chart *chart, const struct take *take, size_t slot)
+{
+	int64_t left = take->duration_ns - (int64_t)slot * chart->slot_ns;
+
+	return (double)(left < chart->slot_ns ? left : chart->slot_ns);
+}
+
 static int add_parts(struct chart *chart, const struct take *take, const struct part *parts, size_t part_count)
 {
 	size_t count;
@@ -119,7 +127,7 @@ static int add_parts(struct chart *chart, const struct take *take, const struct 
 		struct series *s = add_series(chart, parts[n].name, parts[n].color);
 		r = s == NULL ? -ENOMEM : 0;
 		for (size_t i = 0; s != NULL && i < chart->slots; i++)
-			s->values[i] = i < count ? part_value(&seconds[i], parts[n].offset) * 1e9 / (double)chart->slot_ns : 0;
+			s->values[i] = i < count ? part_value(&seconds[i], parts[n].offset) * 1e9 / slot_length(chart, take, i) : 0;
 	}
 	free(seconds);
 	return r;

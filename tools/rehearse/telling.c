@@ -99,7 +99,10 @@ void trouble_words(const struct scenario *scenario, int64_t from_ns, int64_t to_
 			if (fault->from_request != 0 || fault->from_ns >= to_ns || fault->to_ns <= from_ns)
 				continue;
 			fault_words(fault, words, sizeof(words));
-			used += (size_t)snprintf(text + used, size - used, "%s%s %s", used > 0 ? ", " : "", dependency->name, words);
+			/* Of a lone one nobody needs the name. */
+			bool named = scenario->dependency_count > 1;
+			used += (size_t)snprintf(text + used, size - used, "%s%s%s%s", used > 0 ? ", " : "", named ? dependency->name : "",
+			                         named ? " " : "", words);
 		}
 	}
 }
@@ -174,6 +177,16 @@ static void put_list(char *text, size_t size, const char *format, const char *va
 		snprintf(text + used, size - used, format, used > 0 ? ", " : "", value, name);
 }
 
+struct text refusal_word(int answer)
+{
+	struct text t;
+
+	snprintf(t.s, sizeof(t.s), "%s", resc_answer_name(answer));
+	for (char *p = strchr(t.s, '_'); p != NULL; p = strchr(p, '_'))
+		*p = '-';
+	return t;
+}
+
 void refusals_words(const struct take *take, char *text, size_t size)
 {
 	text[0] = '\0';
@@ -182,7 +195,7 @@ void refusals_words(const struct take *take, char *text, size_t size)
 		snprintf(figure, sizeof(figure), "refused_%s", resc_answer_name(answer));
 		double n = whole_figure(take, figure, "");
 		if (n > 0)
-			put_list(text, size, "%s%s %s", figure_value_text(UNIT_COUNT, n).s, resc_answer_name(answer));
+			put_list(text, size, "%s%s %s", figure_value_text(UNIT_COUNT, n).s, refusal_word(answer).s);
 	}
 }
 

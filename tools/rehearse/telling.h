@@ -25,12 +25,15 @@ double whole_figure(const struct take *take, const char *figure, const char *of)
 
 /* What is wrong with one dependency: "hangs", "answers 800ms later"; 5% of the requests: "hangs (5%)". */
 void fault_words(const struct fault *fault, char *text, size_t size);
-/* What is wrong with the dependencies between these times: "prices hangs"; "": nothing that is known by time. */
+/* What is wrong with the dependencies between these times: "prices hangs", "hangs" where there is only one; "": nothing that is known by
+ * time. */
 void trouble_words(const struct scenario *scenario, int64_t from_ns, int64_t to_ns, char *text, size_t size);
 
 /* The policy of a resource, as rescd would read it; false: there is none. */
 bool scenario_policy(const struct scenario *scenario, const char *resource, struct policy *policy);
 
+/* "half-open": why resc_enter refused, in a word. */
+struct text refusal_word(int answer);
 /* "12 open, 3 full": refusals of all resources by reason; "": none. */
 void refusals_words(const struct take *take, char *text, size_t size);
 /* "1.2s prices, 0ms stock": how long the breakers were open; "": there are none. */

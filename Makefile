@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 #
 # make            the release build in build/release: libresc, rescd, resctl
-# make demo       eight prefork workers, a dependency that fails, one shared view that stops them together
+# make demo       eight prefork workers, a dependency that fails, one shared view that stops them together; DEP=redis: a real Redis
+# make experiments   the published experiments, played; writes docs/experiments.md
 # make check      all tests
 # make bench      what it costs, against baselines measured in the same run
 # make install    PREFIX=/usr/local DESTDIR=
@@ -51,7 +52,7 @@ fuzz_t := $(patsubst %.c,$(B)/%,$(wildcard tests/fuzz/fuzz_*.c))
 helper_t := $(patsubst %.c,$(B)/%,$(wildcard tests/system/*.c))
 storm := $(B)/tests/soak/storm
 
-.PHONY: all lib units helpers versions fuzzers storm demo check fuzz soak lint bench install clean packages packages-check
+.PHONY: all lib units helpers versions fuzzers storm demo experiments check fuzz soak lint bench install clean packages packages-check
 all: lib $(B)/rescd $(B)/resctl $(B)/resctl-rehearse
 lib: $(B)/libresc.so $(B)/libresc.a
 units: $(unit_t)
@@ -91,9 +92,6 @@ $(B)/resctl-rehearse: $(B)/tools/rehearse/main.o $(B)/librehearse.a $(B)/libtool
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ -lcurl -ljansson -lurcu-bp -lurcu-common -lm
 
-$(B)/demo: $(patsubst %.c,$(B)/%.o,$(wildcard examples/demo/*.c)) $(B)/libresc.so
-	$(call say,LD,$@)
-	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $(filter %.o,$^) -L$(B) -lresc -Wl,-rpath,'$$ORIGIN' -ljansson -lm
 $(B)/bench: $(patsubst %.c,$(B)/%.o,$(wildcard tests/bench/*.c)) $(B)/libresc.a
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ -ljansson -lurcu-bp -lurcu-common -lm
@@ -148,10 +146,17 @@ packages:
 packages-check:
 	$(call install_missing,$(PACKAGES_CHECK))
 
-# DEP=redis: a real Redis instead of the demo's own small server.
+# DEP=redis: a real Redis instead of the lab's own small server.
 demo: packages
-	$(Q)$(MAKE) --no-print-directory VARIANT=release all build/release/demo
-	$(Q)build/release/demo $(if $(DEP),--dependency $(DEP)) $(DEMOFLAGS)
+	$(if $(filter redis,$(DEP)),$(call install_missing,redis-server))
+	$(Q)$(MAKE) --no-print-directory VARIANT=release all
+	$(Q)build/release/resctl rehearse $(DEMOFLAGS) examples/scenarios/demo$(addprefix -,$(DEP)).json
+
+# EXPERIMENTFLAGS="--jobs 1": one at a time, on a host that has something else to do.
+experiments: packages
+	$(call install_missing,python3)
+	$(Q)$(MAKE) --no-print-directory VARIANT=release all
+	$(Q)/usr/bin/python3 tests/experiments --page docs/experiments.md $(EXPERIMENTFLAGS)
 
 check: packages-check
 	$(Q)/usr/bin/python3 tests/check $(CHECKFLAGS)
@@ -192,7 +197,7 @@ install: all
 	$(Q)for page in $(man_pages); do section=$${page##*.}; install -D -m 644 $$page $(DESTDIR)$(PREFIX)/share/man/man$$section/$${page##*/}; done
 	$(Q)cd docs && for page in *.3; do for name in $$(sed -n '/^\.Sh NAME/,/^\.Nd/s/^\.Nm \([a-z_]*\).*/\1/p' $$page); do \
 		[ $$name.3 = $$page ] || ln -sf $$page $(DESTDIR)$(PREFIX)/share/man/man3/$$name.3; done; done
-	$(Q)for file in docs/*.md docs/*.json; do install -D -m 644 $$file $(DESTDIR)$(PREFIX)/share/doc/resc/$${file##*/}; done
+	$(Q)for file in docs/*.md docs/*.json examples/scenarios/*.json; do install -D -m 644 $$file $(DESTDIR)$(PREFIX)/share/doc/resc/$${file#docs/}; done
 
 clean:
 	$(Q)rm -rf build

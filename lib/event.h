@@ -3,8 +3,8 @@
  * The event ring. A writer takes a number (fetch_add), claims its place (CAS of the stamp to BUSY|life), fills it, and stamps it
  * (release). A place whose writer is stopped is skipped by later writers; of a dead one it is freed by the reaper, or taken by the next
  * writer that comes by. Readers copy and look at the stamp again. value[] says what decided: consecutive: failures, limit; failure_rate:
- * failed, calls; slow_rate: slow, calls; probe_*: ok, failed of the trial; forced: milliseconds it lasts (0: no end), mode; injected: what (see words.h),
- * milliseconds; injection_ended: what, enum injection_end; reaped: life, pid.
+ * failed, calls; slow_rate: slow, calls; probe_*: ok, failed of the trial; forced: milliseconds it lasts (0: no end), mode; injected: the
+ * setting (see words.h), milliseconds; injection_ended: the setting, enum injection_end; reaped: life, pid.
  */
 #ifndef RESC_EVENT_H
 #define RESC_EVENT_H

@@ -253,6 +253,7 @@ static void print_calls(const struct screen *screen, const struct resc_counters 
 	print_prefix(screen, "", "refused: ", c, "refused_");
 	print_prefix(screen, "", "guards in shadow mode would have refused: ", c, "would_");
 	print_prefix(screen, "", "ended: ", c, "ended_");
+	print_prefix(screen, "", "drew an injected fault: ", c, "injected_");
 }
 
 static void print_moves(const struct screen *screen, const struct resc_counters *c)

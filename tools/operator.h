@@ -13,7 +13,8 @@ struct operation {
 
 /*
  * Attaches for writing, finds the resource and does it; once more on the successor where the segment was replaced at that very moment.
- * act: 0 or -errno, as the functions of override.h and injection.h. Returns what act did, with *index, or says why not: then > 0, an exit code.
+ * act: 0 or -errno, as the functions of override.h and injection.h. Returns what act did, with *index, or says why not: then > 0, an exit
+ * code.
  */
 int operation_do(struct resctl *ctl, const struct operation *operation, uint32_t *index,
                  int (*act)(const struct map *map, uint32_t index, const struct operation *operation));

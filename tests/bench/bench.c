@@ -60,6 +60,7 @@ enum row {
 	THROTTLE,
 	RETRY_CAP,
 	SHADOW,
+	INJECTION_ALLOWED,
 	ALL_TOGETHER,
 	ONCE,
 	FLOOR_TWO_CORES,
@@ -96,6 +97,8 @@ static const struct {
         [THROTTLE] = {"throttle", throttle_calls, 1000, "guarded_call and a client-side throttle"},
         [RETRY_CAP] = {"retry_cap", retry_cap_calls, 500, "guarded_call that is a retry, under a cap on those in flight"},
         [SHADOW] = {"shadow", shadow_calls, 1000, "guarded_call, all in shadow mode"},
+        [INJECTION_ALLOWED] = {"injection_allowed", injection_allowed_calls, 2000,
+                               "guarded_call where faults may be injected, and none are"},
         [ALL_TOGETHER] = {"all_together", all_calls, 1000, "breaker, limit, queue, rate, throttle, budget by request, timeouts"},
         [ONCE] = {"once", once_calls, 200, "an idempotency key: begun, done, and repeated"},
         [FLOOR_TWO_CORES] = {"floor_two_cores", NULL, 0, "two processes that share nothing: what the CPUs do to each other"},
@@ -205,6 +208,7 @@ static const char calls_configuration[] =
         "  \"cap\":      { " BREAKER ", " LIMIT(80) ",\n"
         "                \"retry\": { \"budget\": { \"in_flight_floor\": 10, \"in_flight_share\": 0.2 } } },\n"
         "  \"shadow\":   { \"mode\": \"shadow\", " BREAKER ", " LIMIT(80) ", " RATE_LIMIT ", \"throttle\": {} },\n"
+        "  \"allowed\":  { " BREAKER ", " LIMIT(80) ", \"injection\": true },\n"
         "  \"all\":      { " BREAKER ", " QUEUE_BULKHEAD ", " RATE_LIMIT ", \"throttle\": {}, \"timeout\": { \"attempt\": \"1s\" },\n"
         "                \"retry\": { \"budget\": { \"deposit\": \"request\", \"in_flight_floor\": 10 } } },\n"
         "  \"once\":     { \"once\": { \"ttl\": \"100ms\" } }\n"

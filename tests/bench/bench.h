@@ -70,6 +70,7 @@ void breaker_alone_calls(unsigned n);
 void bulkhead_alone_calls(unsigned n);
 void window_calls_calls(unsigned n);
 void priority_calls(unsigned n);
+void injection_allowed_calls(unsigned n);
 void queue_calls(unsigned n);
 void rate_calls(unsigned n);
 void throttle_calls(unsigned n);

@@ -10,7 +10,7 @@
 static resc *host;
 static char instance_name[64];
 static resc_resource *guarded, *measured, *opened, *full, *retried;
-static resc_resource *breaker, *bulkhead, *by_calls, *priority, *queue, *rate, *throttle, *cap, *shadow, *all, *once;
+static resc_resource *breaker, *bulkhead, *by_calls, *priority, *queue, *rate, *throttle, *cap, *shadow, *allowed, *all, *once;
 static resc_ticket inside[FULL_LIMIT];
 
 static resc_resource *lookup(const char *name)
@@ -65,6 +65,7 @@ void guarded_open(const char *instance)
 	throttle = lookup("throttle");
 	cap = lookup("cap");
 	shadow = lookup("shadow");
+	allowed = lookup("allowed");
 	all = lookup("all");
 	once = lookup("once");
 	open_the_breaker();
@@ -207,6 +208,11 @@ void retry_cap_calls(unsigned n)
 void shadow_calls(unsigned n)
 {
 	admitted_calls(shadow, n);
+}
+
+void injection_allowed_calls(unsigned n)
+{
+	admitted_calls(allowed, n);
 }
 
 void all_calls(unsigned n)

@@ -341,7 +341,7 @@ static int prepare(struct rehearsal *rehearsal)
 	static const char *const places[] = {"rescd", "../../sbin/rescd", NULL};
 	int64_t length_ns;
 
-	rehearsal->takes = calloc(count_takes(&rehearsal->scenarios, &length_ns), sizeof(*rehearsal->takes));
+	rehearsal->takes = calloc(count_takes(&rehearsal->scenarios, &length_ns) + 1, sizeof(*rehearsal->takes));
 	if (rehearsal->takes == NULL) {
 		complain("out of memory");
 		return EXIT_CANNOT_PLAY;

@@ -225,7 +225,7 @@ static void print_verdicts(const struct printing *p, const struct verdicts *verd
 		add_verdict_row(p, table, verdicts, &rows[i]);
 	if (verdicts->count > 0)
 		put_table(p, table);
-	for (size_t i = 0; i < row_count; i++)
+	for (size_t i = 0; rows != NULL && i < row_count; i++)
 		if (!rows[i].holds)
 			print_why(p, &rows[i]);
 	free(rows);

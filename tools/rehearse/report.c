@@ -483,8 +483,8 @@ static void put_variant(struct report *r, const struct scenario *scenario)
 	for (uint16_t n = 0; n < scenario->resource_count; n++)
 		put_bands(r, &pair, n);
 	for (size_t i = 3; i < report_row_count; i++)
-		for (uint16_t n = 0; n < (report_rows[i].per_resource ? scenario->resource_count : 1); n++)
-			put_row(r, &pair, &report_rows[i], n);
+		for (size_t n = 0; n < (report_rows[i].per_resource ? scenario->resource_count : 1); n++)
+			put_row(r, &pair, &report_rows[i], (uint16_t)n);
 	for (size_t i = 0; i < pair.count; i++)
 		put_seconds(r, pair.takes[i]);
 	fputs("</section>\n", r->out);

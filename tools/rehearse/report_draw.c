@@ -77,9 +77,11 @@ static void draw_times(struct drawing *d, double bottom)
 {
 	double seconds = (double)d->duration_ns / 1e9, step = tick_step(seconds, 6);
 
-	for (double at = 0; at <= seconds * 1.0001; at += step) {
-		double x = x_of(d, (int64_t)(at * 1e9));
-		bool last = at + step > seconds * 1.0001;
+	unsigned count = (unsigned)(seconds / step * 1.0001);
+
+	for (unsigned i = 0; i <= count; i++) {
+		double at = step * i, x = x_of(d, (int64_t)(at * 1e9));
+		bool last = i == count;
 		fprintf(d->out, "<path class=\"axis\" d=\"M%.1f %.1fv4\"/><text class=\"%s\" x=\"%.1f\" y=\"%.1f\">%s%s</text>", x, bottom,
 		        last && x > RIGHT - 20 ? "e" : "m", last && x > RIGHT - 20 ? x + 8 : x, bottom + 16, number_text(at, 3).s,
 		        last ? "\302\240s" : "");
@@ -90,9 +92,10 @@ static void draw_times(struct drawing *d, double bottom)
 static void draw_values(const struct drawing *d, double top)
 {
 	double step = tick_step(top, 4);
+	unsigned count = (unsigned)(top / step * 1.0001);
 
-	for (double value = 0; value <= top * 1.0001; value += step) {
-		double y = y_of(value, top);
+	for (unsigned i = 0; i <= count; i++) {
+		double value = step * i, y = y_of(value, top);
 		if (value > 0)
 			fprintf(d->out, "<path class=\"grid\" d=\"M%.1f %.1fH%.1f\"/>", LEFT, y, RIGHT);
 		fprintf(d->out, "<text class=\"e\" x=\"%.1f\" y=\"%.1f\">%s</text>", LEFT - 5, y + 4, tick_words(value).s);
@@ -238,7 +241,7 @@ static bool find_place(const struct drawing *d, const struct chart *c, size_t n,
 
 static void draw_line_names(const struct drawing *d, const struct chart *c, double top)
 {
-	struct place places[CHART_SERIES];
+	struct place places[CHART_SERIES] = {{0}};
 	size_t count = 0;
 
 	for (size_t n = 0; n < c->count; n++) {

@@ -384,6 +384,7 @@ START_TEST(its_one_processor_serves_one_after_the_other_the_refused_ones_too)
 	struct client clients[10];
 	dependency.cpu_ns = 20 * MS;
 	dependency.capacity = 1;
+	latency.from_ns = 30 * MS;
 	play();
 	call_together(clients, 10, 60000);
 	int64_t last_ns = 0;
@@ -391,6 +392,36 @@ START_TEST(its_one_processor_serves_one_after_the_other_the_refused_ones_too)
 		last_ns = receipt(i)->answered_ns > last_ns ? receipt(i)->answered_ns : last_ns;
 	ck_assert_int_ge(last_ns - first_received_ns(), 10 * dependency.cpu_ns);
 	ck_assert_uint_ge(count_receipts(RECEIPT_SHED), 1);
+	ck_assert_uint_ge(count_receipts(RECEIPT_OK), 2);
+}
+END_TEST
+
+START_TEST(E4_who_gives_up_before_he_was_read_was_not_received)
+{
+	struct client clients[10];
+	dependency.cpu_ns = 300 * MS;
+	play();
+	call_together(clients, 10, 100);
+	ck_assert_uint_eq(received(), 1);
+	ck_assert(receipt(1)->caller_gone);
+	ck_assert_uint_eq(receipt(1)->receipt, RECEIPT_OK);
+	ck_assert_int_eq(call(SOON_MS), RESC_OK);
+	ck_assert_uint_eq(received(), 2);
+}
+END_TEST
+
+START_TEST(what_was_not_read_goes_down_with_the_server)
+{
+	struct client clients[10];
+	dependency.cpu_ns = 60000 * MS;
+	fault(FAULT_REFUSE, 200, 300);
+	play();
+	call_together(clients, 10, 60000);
+	ck_assert_uint_eq(received(), 1);
+	ck_assert_uint_eq(receipt(1)->receipt, RECEIPT_RESET);
+	until(350);
+	ck_assert_int_eq(call(100), RESC_TIMEOUT); /* it is there again, and busy with this one */
+	ck_assert_uint_eq(received(), 2);
 }
 END_TEST
 
@@ -888,6 +919,8 @@ int main(void)
 	        a_connection_that_was_closed_between_two_calls_is_no_failure,
 	        beyond_its_capacity_and_queue_it_sheds,
 	        its_one_processor_serves_one_after_the_other_the_refused_ones_too,
+	        E4_who_gives_up_before_he_was_read_was_not_received,
+	        what_was_not_read_goes_down_with_the_server,
 	        who_waits_without_a_limit_ends_when_the_rehearsal_does,
 	        a_dependency_that_is_ended_with_the_rehearsal_has_not_failed,
 	        what_was_not_answered_at_the_end_is_pending,

@@ -263,16 +263,16 @@ START_TEST(what_is_due_first_is_done_first_and_at_the_same_time_what_came_first)
 	for (uint32_t i = 0; i < WORKS; i++) {
 		dice = dice * 1664525u + 1013904223u;
 		works[i].cue.request = i;
-		works[i].ready_ns = dice >> 24;
-		ck_assert_int_eq(agenda_add(&agenda, works[i].ready_ns, &works[i]), 0);
+		works[i].latency_ns = dice >> 24;
+		ck_assert_int_eq(agenda_add(&agenda, works[i].latency_ns, &works[i]), 0);
 	}
 	struct work *last = NULL;
 	for (int i = 0; i < WORKS; i++) {
 		int64_t due_ns = agenda_due_ns(&agenda);
 		struct work *work = agenda_take(&agenda);
-		ck_assert_int_eq(work->ready_ns, due_ns);
+		ck_assert_int_eq(work->latency_ns, due_ns);
 		if (last)
-			ck_assert(last->ready_ns < due_ns || (last->ready_ns == due_ns && last->cue.request < work->cue.request));
+			ck_assert(last->latency_ns < due_ns || (last->latency_ns == due_ns && last->cue.request < work->cue.request));
 		last = work;
 	}
 	ck_assert_ptr_null(agenda_take(&agenda));
@@ -280,49 +280,123 @@ START_TEST(what_is_due_first_is_done_first_and_at_the_same_time_what_came_first)
 }
 END_TEST
 
-/* ---- the processor, its places and its queue ---- */
+/* ---- the processor ---- */
 
 static struct work works[16];
+
+static void arrive(unsigned i, int64_t at_ms)
+{
+	works[i] = (struct work){.cue = {.at_ns = at_ms * MS}};
+	ck_assert_int_eq(processor_wait(&processor, &works[i]), 0);
+}
+
+/* Begins with one, and is through with it at that time. */
+static void has_it_until(const struct work *expected, uint64_t dice, int64_t from_ms, int64_t until_ms)
+{
+	int64_t from_ns;
+	struct work *work = processor_begin(&processor, &dependency, dice, &from_ns);
+	ck_assert_ptr_eq(work, expected);
+	ck_assert_int_eq(work->stage, WORK_ON_PROCESSOR);
+	ck_assert_int_eq(from_ns, from_ms * MS);
+	ck_assert_int_eq(processor.free_ns, until_ms * MS);
+}
+
+START_TEST(E4_each_request_has_the_processor_for_its_time_one_after_the_other)
+{
+	int64_t from_ns;
+	dependency.cpu_ns = 10 * MS;
+	ck_assert_ptr_null(processor_begin(&processor, &dependency, 0, &from_ns));
+	arrive(0, 5);
+	has_it_until(&works[0], 7, 5, 15);
+	arrive(1, 6);
+	arrive(2, 7);
+	ck_assert_ptr_null(processor_begin(&processor, &dependency, 0, &from_ns)); /* it is busy */
+	processor_release(&processor);
+	has_it_until(&works[2], 1, 15, 25); /* which one is a matter of the dice */
+	processor_release(&processor);
+	has_it_until(&works[1], 1, 25, 35); /* and nothing is lost when somebody is late to see it */
+	processor_release(&processor);
+	arrive(3, 100);
+	has_it_until(&works[3], 0, 100, 110); /* it was idle */
+}
+END_TEST
+
+START_TEST(who_has_gone_before_he_was_read_costs_nothing)
+{
+	dependency.cpu_ns = 10 * MS;
+	for (unsigned i = 0; i < 4; i++)
+		arrive(i, 0);
+	processor_withdraw(&processor, &works[1]);
+	processor_withdraw(&processor, &works[3]);
+	ck_assert_uint_eq(processor.unread_count, 2);
+	has_it_until(&works[0], 2, 0, 10);
+	processor_release(&processor);
+	has_it_until(&works[2], 3, 10, 20);
+	ck_assert_uint_eq(processor.unread_count, 0);
+}
+END_TEST
+
+START_TEST(many_that_wait_are_all_read_once)
+{
+	enum { WAITING = 1000 };
+	static struct work many[WAITING];
+	int64_t from_ns;
+	dependency.cpu_ns = 1;
+	for (uint32_t i = 0; i < WAITING; i++) {
+		many[i].cue.request = i;
+		ck_assert_int_eq(processor_wait(&processor, &many[i]), 0);
+	}
+	unsigned in_order = 0;
+	for (uint32_t i = 0; i < WAITING; i++) {
+		struct work *work = processor_begin(&processor, &dependency, script_dice(&scenario, 0, i), &from_ns);
+		ck_assert_int_eq(from_ns, i);
+		ck_assert_int_eq(work->index != UINT32_MAX, 1);
+		work->index = UINT32_MAX; /* read */
+		in_order += work->cue.request == i;
+		processor_release(&processor);
+	}
+	ck_assert_uint_lt(in_order, 50);
+}
+END_TEST
+
+/* ---- its places and its queue ---- */
 
 /* When it is to be answered, in ms; -1: it waits. */
 static int64_t take(unsigned i, int64_t at_ms)
 {
 	struct deal deal = deal_of(at_ms, i + 1, 1);
 	works[i] = (struct work){.latency_ns = spans[0].from_ns};
-	int64_t due_ns = processor_take(&processor, &dependency, &deal, &works[i], at_ms * MS);
+	int64_t due_ns = processor_judge(&processor, &dependency, &deal, &works[i], at_ms * MS);
+	ck_assert_int_eq(works[i].stage, WORK_JUDGED);
 	return due_ns == SCENARIO_FOREVER ? -1 : due_ns / MS;
 }
 
-START_TEST(E4_each_request_has_the_processor_for_its_time_the_refused_ones_too)
+START_TEST(a_place_is_kept_until_the_answer)
 {
-	dependency.cpu_ns = 10 * MS;
 	dependency.capacity = 2;
-	spans[0].from_ns = 0;
-	ck_assert_int_eq(take(0, 0), 10);
+	ck_assert_int_eq(take(0, 0), 20);
 	ck_assert_int_eq(take(1, 0), 20);
-	ck_assert_int_eq(take(2, 5), 30);
+	ck_assert_int_eq(take(2, 5), 5);
 	ck_assert_uint_eq(works[2].receipt, RECEIPT_SHED);
 	processor_leave(&processor, &works[0]);
-	ck_assert_int_eq(take(3, 10), 40); /* after the refused one */
+	ck_assert_int_eq(take(3, 20), 40);
 	ck_assert_uint_eq(works[3].receipt, RECEIPT_OK);
 	processor_leave(&processor, &works[1]);
 	processor_leave(&processor, &works[2]); /* has no place to give back */
 	processor_leave(&processor, &works[3]);
 	ck_assert_uint_eq(processor.inside, 0);
-	ck_assert_int_eq(take(4, 100), 110); /* it was idle */
 }
 END_TEST
 
-START_TEST(errors_of_a_fault_cost_the_processor_and_no_place)
+START_TEST(errors_of_a_fault_take_no_place_and_no_time)
 {
-	dependency.cpu_ns = 10 * MS;
 	dependency.capacity = 1;
 	add_fault(FAULT_ERRORS)->to_ns = 50 * MS;
-	ck_assert_int_eq(take(0, 0), 10);
-	ck_assert_int_eq(take(1, 0), 20);
+	ck_assert_int_eq(take(0, 0), 0);
+	ck_assert_int_eq(take(1, 0), 0);
 	ck_assert_uint_eq(works[0].receipt, RECEIPT_ERROR);
 	ck_assert_uint_eq(works[1].receipt, RECEIPT_ERROR);
-	ck_assert_int_eq(take(2, 50), 80);
+	ck_assert_int_eq(take(2, 50), 70);
 	ck_assert_uint_eq(works[2].receipt, RECEIPT_OK);
 }
 END_TEST
@@ -371,7 +445,7 @@ START_TEST(E16_it_accepts_its_rate_and_a_tenth_of_a_second_of_it_at_once)
 	for (unsigned i = 0; i < 4000; i++) {
 		struct deal deal = deal_of(0, 1, 1);
 		struct work work = {0};
-		processor_take(&processor, &dependency, &deal, &work, 10 * MS + (i + 1) * 5 * MS / 2);
+		processor_judge(&processor, &dependency, &deal, &work, 10 * MS + (i + 1) * 5 * MS / 2);
 		accepted += work.receipt == RECEIPT_OK;
 	}
 	ck_assert_uint_eq(accepted, 1000);
@@ -394,8 +468,11 @@ int main(void)
 	        a_uniform_time_is_anywhere_between,
 	        E11_the_mixture_has_the_published_percentiles,
 	        what_is_due_first_is_done_first_and_at_the_same_time_what_came_first,
-	        E4_each_request_has_the_processor_for_its_time_the_refused_ones_too,
-	        errors_of_a_fault_cost_the_processor_and_no_place,
+	        E4_each_request_has_the_processor_for_its_time_one_after_the_other,
+	        who_has_gone_before_he_was_read_costs_nothing,
+	        many_that_wait_are_all_read_once,
+	        a_place_is_kept_until_the_answer,
+	        errors_of_a_fault_take_no_place_and_no_time,
 	        E10_four_at_once_and_eight_wait,
 	        E16_it_accepts_its_rate_and_a_tenth_of_a_second_of_it_at_once,
 	};

@@ -3,7 +3,7 @@
  * Why this exists: the two views of a rehearsal are only comparable when the dependency treats them alike. So nothing here depends on the
  * order in which calls happen to arrive: what chance decides (which calls a partial failure hits, how long the work takes) is a function of
  * the seed, the dependency, the request and the try. The same call gets the same answer on both views, in the server and in the caller,
- * which both ask.
+ * which both ask. Only whom a busy processor serves first is left to dice of the server's own.
  *
  * Where several faults are on, the first one of the file that stops a call decides; delays add up, and the least capacity holds.
  */
@@ -28,6 +28,11 @@ static double draw(const struct scenario *scenario, unsigned dependency, const s
 	x = mix(x ^ ((uint64_t)cue->request << 16 | cue->try));
 	x = mix(x ^ number);
 	return (double)(x >> 11) * 0x1p-53;
+}
+
+uint64_t script_dice(const struct scenario *scenario, unsigned dependency, uint64_t number)
+{
+	return mix(mix(mix(scenario->seed) ^ dependency) + number);
 }
 
 /* The numbers of what is drawn. A fault has that of its place in the file. */

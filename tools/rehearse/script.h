@@ -24,6 +24,8 @@ struct deal {
 struct deal script_deal(const struct scenario *scenario, unsigned dependency, const struct cue *cue);
 /* How long the work on it takes, without faults: drawn from the mixture. */
 int64_t script_latency_ns(const struct scenario *scenario, unsigned dependency, const struct cue *cue);
+/* For the server: the number-th thing that is left to chance and not a matter of a call. */
+uint64_t script_dice(const struct scenario *scenario, unsigned dependency, uint64_t number);
 
 /* Is there anybody who listens? */
 bool script_listens(const struct dependency *dependency, int64_t at_ns);

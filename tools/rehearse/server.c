@@ -54,6 +54,7 @@ struct port {
 	struct watch listener; /* fd -1: nobody listens */
 	struct processor processor;
 	struct connection *connections;
+	uint64_t dice;     /* numbers that it has drawn */
 	int64_t change_ns; /* when its script wants to be looked at */
 };
 
@@ -74,6 +75,14 @@ struct report {
 	int error;
 	uint16_t ports[SCENARIO_DEPENDENCIES];
 };
+
+static struct port *port_of(struct server *server, unsigned dependency)
+{
+	size_t i = 0;
+	while (server->ports[i].index != dependency)
+		i++;
+	return &server->ports[i];
+}
 
 static _Noreturn void give_up(const char *what, int error)
 {
@@ -112,28 +121,40 @@ static void note_end(struct receipt_note *note, enum receipt receipt, int64_t at
 	atomic_store_explicit(&note->done, 1, memory_order_release);
 }
 
-static struct receipt_note *note_begin(struct server *server, const struct port *port, const struct wire_request *request,
-                                       const struct cue *cue, bool during_fault)
+/* It is read now. */
+static void note_begin(struct server *server, struct work *work, int64_t at_ns)
 {
 	struct receipt_note *note = board_receipt(server->board);
+	struct cue cue = work->cue;
+	work->note = note;
 	if (!note)
-		return NULL;
-	note->received_ns = cue->at_ns;
-	note->request = request->request;
-	note->dependency = (uint16_t)port->index;
-	note->try = request->try;
-	note->probe = request->probe != 0;
-	note->during_fault = during_fault;
+		return;
+	cue.at_ns = at_ns;
+	note->received_ns = at_ns;
+	note->request = cue.request;
+	note->dependency = (uint16_t)work->dependency;
+	note->try = cue.try;
+	note->probe = work->probe;
+	note->during_fault = script_deal(server->scenario, work->dependency, &cue).during_fault;
 	note->receipt = RECEIPT_PENDING;
-	return note;
 }
 
 /* ---- connections ---- */
 
+/* A request that was not read goes with its connection. */
+static void leave_alone(struct port *port, struct work *work)
+{
+	work->connection = NULL;
+	if (work->stage != WORK_UNREAD)
+		return;
+	processor_withdraw(&port->processor, work);
+	free(work);
+}
+
 static void disconnect(struct connection *connection)
 {
 	if (connection->work)
-		connection->work->connection = NULL;
+		leave_alone(connection->port, connection->work);
 	if (connection->previous)
 		connection->previous->next = connection->next;
 	else
@@ -213,66 +234,118 @@ static void fill_places(struct port *port, int64_t now_ns)
 	}
 }
 
-static void finish(struct server *server, struct work *work, int64_t now_ns)
+static void answer(struct port *port, struct work *work, int64_t at_ns)
 {
-	if (!work->lost) {
-		struct port *port = &server->ports[work->dependency];
-		processor_leave(&port->processor, work);
-		bool heard =
-		        work->connection && say(work->connection, work->receipt == RECEIPT_OK ? WIRE_OK : WIRE_ERROR, work->retry_after_ms);
-		note_end(work->note, work->receipt, now_ns, !heard);
-		fill_places(port, now_ns);
+	processor_leave(&port->processor, work);
+	bool heard = work->connection && say(work->connection, work->receipt == RECEIPT_OK ? WIRE_OK : WIRE_ERROR, work->retry_after_ms);
+	note_end(work->note, work->receipt, now_of(port->server), !heard);
+	free(work);
+	fill_places(port, at_ns);
+}
+
+static void hang(struct work *work)
+{
+	note_end(work->note, RECEIPT_HUNG, 0, false);
+	if (work->connection) {
+		work->connection->work = NULL;
+		work->connection->hangs = true;
 	}
 	free(work);
 }
 
-static void begin_work(struct connection *connection, struct receipt_note *note, const struct cue *cue, const struct deal *deal)
+static void break_off(struct work *work, int64_t at_ns)
 {
-	struct port *port = connection->port;
+	note_end(work->note, RECEIPT_RESET, at_ns, !work->connection);
+	if (work->connection) {
+		work->connection->work = NULL;
+		reset(work->connection);
+	}
+	free(work);
+}
+
+/* It was read: what becomes of it? */
+static void judge(struct port *port, struct work *work, int64_t at_ns)
+{
+	const struct scenario *scenario = port->server->scenario;
+	struct cue cue = work->cue;
+	cue.at_ns = at_ns;
+	struct deal deal = script_deal(scenario, port->index, &cue);
+
+	if (deal.kind == DEAL_HANG) {
+		hang(work);
+	} else if (deal.kind == DEAL_RESET) {
+		break_off(work, at_ns);
+	} else {
+		work->latency_ns = script_latency_ns(scenario, port->index, &cue) + deal.extra_ns;
+		int64_t due_ns = processor_judge(&port->processor, port->dependency, &deal, work, at_ns);
+		if (due_ns <= at_ns)
+			answer(port, work, at_ns);
+		else if (due_ns != SCENARIO_FOREVER)
+			plan(port->server, work, due_ns);
+	}
+}
+
+/* Gives the processor to one of those that wait for it, where it is free. */
+static void read_next(struct port *port)
+{
 	struct server *server = port->server;
-	struct work *work = room_for(sizeof(*work));
-	*work = (struct work){
-	        .connection = connection,
-	        .note = note,
-	        .dependency = (unsigned)(port - server->ports),
-	        .cue = *cue,
-	        .latency_ns = script_latency_ns(server->scenario, port->index, cue) + deal->extra_ns,
-	};
-	connection->work = work;
-	int64_t due_ns = processor_take(&port->processor, port->dependency, deal, work, cue->at_ns);
-	if (due_ns <= cue->at_ns)
-		finish(server, work, cue->at_ns);
-	else if (due_ns != SCENARIO_FOREVER)
-		plan(server, work, due_ns);
+	int64_t from_ns;
+	uint64_t dice = script_dice(server->scenario, port->index, port->dice++);
+	struct work *work = processor_begin(&port->processor, port->dependency, dice, &from_ns);
+	if (!work)
+		return;
+	note_begin(server, work, from_ns);
+	plan(server, work, port->processor.free_ns);
+}
+
+/* What was planned for it is due. */
+static void go_on(struct server *server, struct work *work, int64_t due_ns)
+{
+	struct port *port = port_of(server, work->dependency);
+	if (work->lost) {
+		free(work);
+	} else if (work->stage == WORK_JUDGED) {
+		answer(port, work, due_ns);
+	} else {
+		processor_release(&port->processor);
+		judge(port, work, due_ns);
+		read_next(port);
+	}
+}
+
+/* Those that cost it nothing, or are not worked on, do not wait for the processor. */
+static bool needs_processor(const struct port *port, const struct work *work)
+{
+	if (port->dependency->cpu_ns == 0)
+		return false;
+	enum deal_kind kind = script_deal(port->server->scenario, port->index, &work->cue).kind;
+	return kind != DEAL_HANG && kind != DEAL_RESET;
 }
 
 static void take(struct connection *connection, const struct wire_request *request)
 {
 	struct port *port = connection->port;
 	struct server *server = port->server;
-	struct cue cue = {
+	struct work *work = room_for(sizeof(*work));
+	work->connection = connection;
+	connection->work = work;
+	work->dependency = port->index;
+	work->probe = request->probe != 0;
+	work->cue = (struct cue){
 	        .at_ns = now_of(server),
 	        .request = request->request,
 	        .number = server->board->requests[request->request].number,
 	        .try = request->try,
 	};
-	struct deal deal = script_deal(server->scenario, port->index, &cue);
-	struct receipt_note *note = note_begin(server, port, request, &cue, deal.during_fault);
-
-	switch (deal.kind) {
-	case DEAL_HANG:
-		connection->hangs = true;
-		note_end(note, RECEIPT_HUNG, 0, false);
-		return;
-	case DEAL_RESET:
-		note_end(note, RECEIPT_RESET, cue.at_ns, false);
-		reset(connection);
-		return;
-	case DEAL_ERROR:
-	case DEAL_WORK:
-		begin_work(connection, note, &cue, &deal);
+	if (!needs_processor(port, work)) {
+		work->stage = WORK_ON_PROCESSOR;
+		note_begin(server, work, work->cue.at_ns);
+		judge(port, work, work->cue.at_ns);
 		return;
 	}
+	if (processor_wait(&port->processor, work) != 0)
+		give_up("a request", ENOMEM);
+	read_next(port);
 }
 
 static void hear(void *arg, uint32_t events)
@@ -391,7 +464,7 @@ static void go_down(struct port *port, int64_t now_ns)
 	loop_remove(&port->server->loop, &port->listener);
 	for (size_t i = 0; i < agenda->count; i++) {
 		struct work *work = agenda->items[i].work;
-		if (&port->server->ports[work->dependency] == port && !work->lost)
+		if (work->dependency == port->index && !work->lost)
 			lose(work, now_ns);
 	}
 	for (struct work *work = port->processor.first, *next; work; work = next) {
@@ -399,11 +472,11 @@ static void go_down(struct port *port, int64_t now_ns)
 		lose(work, now_ns);
 		free(work);
 	}
-	processor_start(&port->processor, port->dependency, now_ns);
 	for (struct connection *connection = port->connections, *next; connection; connection = next) {
 		next = connection->next;
 		reset(connection);
 	}
+	processor_start(&port->processor, port->dependency, now_ns);
 }
 
 static void follow_script(struct port *port, int64_t now_ns)
@@ -434,8 +507,8 @@ static void keep_time(void *arg, uint32_t events)
 		if (server->ports[i].change_ns <= now_ns)
 			follow_script(&server->ports[i], now_ns);
 	}
-	while (agenda_due_ns(&server->agenda) <= now_ns)
-		finish(server, agenda_take(&server->agenda), now_ns);
+	for (int64_t due_ns; (due_ns = agenda_due_ns(&server->agenda)) <= now_ns;)
+		go_on(server, agenda_take(&server->agenda), due_ns);
 	arm(server);
 }
 

@@ -11,7 +11,7 @@
 #include "injection.h"
 #include "named.h"
 
-#define MS       INT64_C(1000000)
+#define MS      INT64_C(1000000)
 #define OFFERED 4
 
 enum { EDGE, MIDDLE, PAYMENTS, RESOURCES };

@@ -121,6 +121,7 @@ static struct reply call(struct request *q, const struct attempt_note *note, int
 
 static struct reply play_layer(struct request *q, size_t layer, int64_t deadline_ns);
 
+/* NOLINTNEXTLINE(misc-no-recursion): as deep as the chain, at most SCENARIO_CHAIN */
 static struct reply play_inside(struct request *q, size_t layer, const struct attempt_note *note, int64_t deadline_ns, int64_t timeout_ms)
 {
 	if (layer + 1 == q->load->chain_count)
@@ -166,6 +167,7 @@ static struct reply injected(struct request *q, struct attempt_note *note, int a
 }
 
 /* One attempt, from the question to the outcome. False: it was refused. */
+/* NOLINTNEXTLINE(misc-no-recursion): see play_inside */
 static bool attempt(struct request *q, size_t layer, const resc_options *options, struct attempt_note *note, struct reply *reply)
 {
 	uint32_t resource = q->load->chain[layer];
@@ -231,6 +233,7 @@ static int64_t layer_deadline(struct request *q, uint32_t resource, int64_t dead
 	return r < 0 || timeouts.total_ms < 0 ? deadline_ns : resc_deadline_within_ms(deadline_ns, timeouts.total_ms);
 }
 
+/* NOLINTNEXTLINE(misc-no-recursion): see play_inside */
 static struct reply play_layer(struct request *q, size_t layer, int64_t deadline_ns)
 {
 	uint32_t resource = q->load->chain[layer];

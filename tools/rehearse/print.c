@@ -116,6 +116,49 @@ static void print_totals(const struct printing *p)
 	put_table(p, table);
 }
 
+/* ---- by load ---- */
+
+static const char *const load_figures[] = {"offered", "served", "fallback", "failed", "late", "error_share", "latency_p50", "latency_p99"};
+static const char *const load_titles[] = {"OFFERED", "SERVED", "FALLBACK", "FAILED", "LATE", "ERRORS", "P50", "P99"};
+#define LOAD_FIGURES (sizeof(load_figures) / sizeof(load_figures[0]))
+
+static void add_load(const struct printing *p, struct table *table, const struct take *take, const char *load)
+{
+	table_add(table, STYLE_PLAIN, "%s", load);
+	if (has_variants(p))
+		table_add(table, STYLE_PLAIN, "%s", take->scenario->variant);
+	table_add(table, STYLE_PLAIN, "%s", view_name(take->view));
+	for (size_t i = 0; i < LOAD_FIGURES; i++) {
+		double value = whole_figure(take, load_figures[i], load);
+		table_add(table, STYLE_PLAIN, "%s", isnan(value) ? "-" : figure_value_text(figure_find(load_figures[i])->unit, value).s);
+	}
+}
+
+/* Where there are several: who paid for whom. */
+static void print_loads(const struct printing *p)
+{
+	struct column columns[LOAD_FIGURES + 3];
+	size_t count = 0;
+	bool several = false;
+
+	for (size_t t = 0; t < p->take_count; t++)
+		several |= p->takes[t].scenario->load_count > 1;
+	if (!several)
+		return;
+	columns[count++] = (struct column){"LOAD", false, false, 0};
+	if (has_variants(p))
+		columns[count++] = (struct column){"VARIANT", false, false, 0};
+	columns[count++] = (struct column){"VIEW", false, false, 0};
+	for (unsigned i = 0; i < LOAD_FIGURES; i++)
+		columns[count++] = (struct column){load_titles[i], true, false, i};
+	struct table *table = table_new(p->screen, columns, count);
+	for (size_t t = 0; table != NULL && t < p->take_count; t++)
+		for (size_t n = 0; n < p->takes[t].scenario->load_count; n++)
+			add_load(p, table, &p->takes[t], p->takes[t].scenario->loads[n].name);
+	put_title(p, "By load");
+	put_table(p, table);
+}
+
 /* ---- what to count ---- */
 
 static void add_figure(struct table *table, const struct take *take, const char *figure, enum figure_unit unit)
@@ -287,6 +330,7 @@ void print_result(const struct screen *screen, FILE *out, const struct scenarios
 	char words[600];
 
 	print_totals(&p);
+	print_loads(&p);
 	print_counts(&p);
 	if (outcome->verdicts.count > 0) {
 		put_title(&p, "What was expected");

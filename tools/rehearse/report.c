@@ -316,14 +316,19 @@ static struct drawing begin_drawing(const struct report *r, const struct pair *p
 	                        .unit = unit};
 }
 
-static void put_row(struct report *r, const struct pair *pair, const struct row *row, uint16_t resource)
+static const char *row_subject(const struct row *row, const struct scenario *scenario, uint16_t index)
+{
+	return row->of == ROW_OF_RESOURCE ? scenario->resources[index] : row->of == ROW_OF_LOAD ? scenario->loads[index].name : "";
+}
+
+static void put_row(struct report *r, const struct pair *pair, const struct row *row, uint16_t index)
 {
 	struct chart charts[VIEWS] = {{0}};
 	double top = 0;
 	size_t series = 0;
 
 	for (size_t i = 0; i < pair->count; i++) {
-		int error = row->make(pair->takes[i], resource, &charts[i]);
+		int error = row->make(pair->takes[i], index, &charts[i]);
 		if (error != 0)
 			r->failed = error;
 		/* The same scale, so that the views can be compared by eye. */
@@ -331,7 +336,7 @@ static void put_row(struct report *r, const struct pair *pair, const struct row 
 		series += charts[i].count;
 	}
 	if (series > 0) {
-		const char *of = row->per_resource ? pair->takes[0]->scenario->resources[resource] : "";
+		const char *of = row_subject(row, pair->takes[0]->scenario, index);
 		begin_row(r, row->title, of, row->text);
 		put_key(r, charts, pair->count);
 		fputs("</div>\n", r->out);
@@ -375,6 +380,21 @@ static void put_bands(struct report *r, const struct pair *pair, uint16_t resour
 		r->pictures = d.number;
 	}
 	fputs("</div>\n", r->out);
+}
+
+/* Those above the breakers, or below them. */
+static void put_rows(struct report *r, const struct pair *pair, bool last)
+{
+	const struct scenario *scenario = pair->takes[0]->scenario;
+
+	for (size_t i = 0; i < report_row_count; i++) {
+		const struct row *row = &report_rows[i];
+		size_t count = row->of == ROW_OF_RESOURCE ? scenario->resource_count : 1;
+		if (row->of == ROW_OF_LOAD)
+			count = scenario->load_count > 1 ? scenario->load_count : 0;
+		for (size_t n = 0; n < count && row->last == last; n++)
+			put_row(r, pair, row, (uint16_t)n);
+	}
 }
 
 /* ---- second by second ---- */
@@ -478,13 +498,10 @@ static void put_variant(struct report *r, const struct scenario *scenario)
 	for (size_t i = 0; i < pair.count; i++)
 		if (pair.takes[i]->stopped != NULL)
 			put(r, "<p class=\"bad\">Stopped early: ", pair.takes[i]->stopped, "</p>\n");
-	for (size_t i = 0; i < 3; i++)
-		put_row(r, &pair, &report_rows[i], 0);
+	put_rows(r, &pair, false);
 	for (uint16_t n = 0; n < scenario->resource_count; n++)
 		put_bands(r, &pair, n);
-	for (size_t i = 3; i < report_row_count; i++)
-		for (size_t n = 0; n < (report_rows[i].per_resource ? scenario->resource_count : 1); n++)
-			put_row(r, &pair, &report_rows[i], (uint16_t)n);
+	put_rows(r, &pair, true);
 	for (size_t i = 0; i < pair.count; i++)
 		put_seconds(r, pair.takes[i]);
 	fputs("</section>\n", r->out);

@@ -72,14 +72,18 @@ void draw_bands(struct drawing *drawing, const struct take *take, uint16_t resou
 
 /* ---- the charts of a take ---- */
 
-/* One row of the report: the same chart of each view. */
+/* What a row of the report is about. */
+enum row_of { ROW_OF_TAKE, ROW_OF_LOAD, ROW_OF_RESOURCE };
+
+/* One row of the report: the same chart of each view. Rows of loads are there where there are several. */
 struct row {
 	const char *title;
 	const char *text;
 	const char *unit;
-	/* 0, -ENOMEM; a chart without series has nothing to show. resource: where it is per resource. */
-	int (*make)(const struct take *take, uint16_t resource, struct chart *out);
-	bool per_resource;
+	/* 0, -ENOMEM; a chart without series has nothing to show. index: of the load or the resource. */
+	int (*make)(const struct take *take, uint16_t index, struct chart *out);
+	enum row_of of;
+	bool last; /* below the breakers */
 };
 extern const struct row report_rows[];
 extern const size_t report_row_count;

@@ -112,13 +112,14 @@ static double slot_length(const struct chart *chart, const struct take *take, si
 	return (double)(left < chart->slot_ns ? left : chart->slot_ns);
 }
 
-static int add_parts(struct chart *chart, const struct take *take, const struct part *parts, size_t part_count)
+/* load: -1 for all. */
+static int add_parts(struct chart *chart, const struct take *take, int load, const struct part *parts, size_t part_count)
 {
 	size_t count;
 	int r = 0;
 
 	set_slots(chart, take, SLOTS_MOST, 1);
-	struct second *seconds = take_seconds(take, -1, chart->slot_ns, &count);
+	struct second *seconds = take_seconds(take, load, chart->slot_ns, &count);
 	if (seconds == NULL)
 		return -ENOMEM;
 	for (size_t n = 0; n < part_count && r == 0; n++) {
@@ -144,10 +145,10 @@ static int make_load(const struct take *take, uint16_t resource, struct chart *o
 
 	(void)resource;
 	out->hover = true;
-	return add_parts(out, take, parts, COUNT_OF(parts));
+	return add_parts(out, take, -1, parts, COUNT_OF(parts));
 }
 
-static int make_answers(const struct take *take, uint16_t resource, struct chart *out)
+static int answers_of(const struct take *take, int load, struct chart *out)
 {
 	static const struct part parts[] = {
 	        {"served", "served", IN_SECOND(served[SERVED_FRESH]), true},
@@ -159,10 +160,20 @@ static int make_answers(const struct take *take, uint16_t resource, struct chart
 	        {"not ended", "waiting", IN_SECOND(served[SERVED_NOT_YET]), false},
 	};
 
-	(void)resource;
 	out->stacked = true;
 	out->hover = true;
-	return add_parts(out, take, parts, COUNT_OF(parts));
+	return add_parts(out, take, load, parts, COUNT_OF(parts));
+}
+
+static int make_answers(const struct take *take, uint16_t index, struct chart *out)
+{
+	(void)index;
+	return answers_of(take, -1, out);
+}
+
+static int make_load_answers(const struct take *take, uint16_t index, struct chart *out)
+{
+	return answers_of(take, index, out);
 }
 
 static int make_refusals(const struct take *take, uint16_t resource, struct chart *out)
@@ -183,7 +194,7 @@ static int make_refusals(const struct take *take, uint16_t resource, struct char
 	(void)resource;
 	out->stacked = true;
 	out->hover = true;
-	return add_parts(out, take, parts, COUNT_OF(parts));
+	return add_parts(out, take, -1, parts, COUNT_OF(parts));
 }
 
 static int make_latency(const struct take *take, uint16_t resource, struct chart *out)
@@ -320,13 +331,15 @@ static int make_throttle(const struct take *take, uint16_t resource, struct char
 }
 
 const struct row report_rows[] = {
-        {"Load", "Requests that arrived, and the calls that they were turned into.", "a second", make_load, false},
-        {"What clients got", "Requests by the time of their arrival.", "a second", make_answers, false},
-        {"Refused, by reason", "Calls that a guard did not admit.", "a second", make_refusals, false},
-        {"Latency", "Of requests, from arrival to end, by the time of their arrival.", "ms", make_latency, false},
-        {"Bulkhead", "Calls inside, and calls that wait. On own views all workers together.", "calls", make_permits, true},
-        {"Tokens", "What the retry budget and the rate limit have left. On own views all workers together.", "tokens", make_tokens, true},
-        {"Throttle", "The share of calls that is refused. On own views the workers' mean.", "%", make_throttle, true},
+        {"Load", "Requests that arrived, and the calls that they were turned into.", "a second", make_load, ROW_OF_TAKE, false},
+        {"What clients got", "Requests by the time of their arrival.", "a second", make_answers, ROW_OF_TAKE, false},
+        {"What clients got", "Of this load alone.", "a second", make_load_answers, ROW_OF_LOAD, false},
+        {"Refused, by reason", "Calls that a guard did not admit.", "a second", make_refusals, ROW_OF_TAKE, false},
+        {"Latency", "Of requests, from arrival to end, by the time of their arrival.", "ms", make_latency, ROW_OF_TAKE, true},
+        {"Bulkhead", "Calls inside, and calls that wait. On own views all workers together.", "calls", make_permits, ROW_OF_RESOURCE, true},
+        {"Tokens", "What the retry budget and the rate limit have left. On own views all workers together.", "tokens", make_tokens,
+         ROW_OF_RESOURCE, true},
+        {"Throttle", "The share of calls that is refused. On own views the workers' mean.", "%", make_throttle, ROW_OF_RESOURCE, true},
 };
 const size_t report_row_count = COUNT_OF(report_rows);
 

@@ -168,6 +168,21 @@ static bool began_anew(const struct state *old, const struct state *new)
 	       breaker_tag(atomic_load_explicit(&old->breaker, memory_order_acquire)) != TAG_MOVED;
 }
 
+/*
+ * What was copied may be from before an operator set the injection that was moved, where a mover was stopped or died in between. It is put
+ * right only as long as it is of another serial: what a setter in the new one writes has the next one, and another place.
+ */
+static void follow_setting(struct state *old, struct state *new)
+{
+	uint64_t w = atomic_load_explicit(&new->injection, memory_order_acquire);
+	uint32_t serial = injection_serial(w);
+	uint64_t seen = atomic_load_explicit(&new->injection_setting[serial & 1], memory_order_acquire);
+	uint64_t setting = atomic_load_explicit(&old->injection_setting[serial & 1], memory_order_acquire);
+
+	if (setting_serial(seen) != (serial & 0xf) && setting_serial(setting) == (serial & 0xf))
+		swap(&new->injection_setting[serial & 1], seen, setting);
+}
+
 /* Setting and text first: who sees the word in the new one finds them there. */
 static void move_injection(const struct map *from, struct state *old, const struct map *to, struct state *new)
 {
@@ -179,6 +194,7 @@ static void move_injection(const struct map *from, struct state *old, const stru
 	}
 	raise_to(&new->injected, atomic_load_explicit(&old->injected, memory_order_relaxed));
 	move_word(&old->injection, &new->injection, 62);
+	follow_setting(old, new);
 }
 
 void move_words(const struct map *from, struct state *old, const struct map *to, struct state *new)

@@ -497,19 +497,26 @@ END_TEST
 
 /* ---- another segment ---- */
 
-START_TEST(it_moves_with_setting_text_and_numbers)
+static struct named successor_of(void)
 {
 	struct named successor = n;
 	struct resc_error err;
+
+	ck_assert_int_eq(map_create(&successor.map, n.instance, &n.map.dims, &n.map, 0600, (gid_t)-1, &err), 0);
+	atomic_store(&successor.map.live->clock_ns, atomic_load(&n.map.live->clock_ns));
+	record_publish_moved(&successor.map, n.index, "payments", &n.policy, false);
+	successor.state = map_state(&successor.map, n.index);
+	return successor;
+}
+
+START_TEST(it_moves_with_setting_text_and_numbers)
+{
 	const struct injection i = {.fail_ppm = 200000, .share_ppm = 100000, .latency_ms = 9};
 
 	ck_assert_int_eq(inject(&i, 60000), 0);
 	fixture_store(&n.state->injected, 17);
-	ck_assert_int_eq(map_create(&successor.map, n.instance, &n.map.dims, &n.map, 0600, (gid_t)-1, &err), 0);
-	atomic_store(&successor.map.live->clock_ns, atomic_load(&n.map.live->clock_ns));
-	record_publish_moved(&successor.map, n.index, "payments", &n.policy, false);
+	struct named successor = successor_of();
 	move_resource(&n.map, &successor.map, n.index);
-	successor.state = map_state(&successor.map, n.index);
 	struct inspect_injection in = named_look(&successor).injection;
 	ck_assert(in.on);
 	ck_assert_mem_eq(&in.what, &i, sizeof i);
@@ -517,6 +524,31 @@ START_TEST(it_moves_with_setting_text_and_numbers)
 	ck_assert_uint_eq(fixture_load(&successor.state->injected), 17);
 	ck_assert_int_eq(injection_stop(&n.map, n.index, ""), -ESTALE);
 	ck_assert_int_eq(injection_stop(&successor.map, n.index, ""), 0);
+	map_close(&successor.map);
+}
+END_TEST
+
+/* A mover dies before it has marked the old word, and what is injected is replaced before another one goes on. */
+START_TEST(F7_a_mover_that_dies_leaves_no_old_setting)
+{
+	const struct injection all = {.fail_ppm = 1000000};
+	struct injection none = {.share_ppm = 1, .latency_ms = 1};
+
+	ck_assert_int_eq(inject(&none, 60000), 0);
+	ck_assert_int_eq(inject(&none, 60000), 0);
+	struct named successor = successor_of();
+	pid_t pid = fork();
+	if (pid == 0) {
+		failpoint_set("move.prepared@2=kill"); /* the word of the override is first */
+		move_resource(&n.map, &successor.map, n.index);
+		_exit(0);
+	}
+	ck_assert_int_eq(fixture_wait(pid), -SIGKILL);
+	ck_assert_uint_eq(injection_kind(fixture_load(&successor.state->injection)), WORD_PREPARED);
+	ck_assert_int_eq(inject(&all, 60000), 0);
+	move_resource(&n.map, &successor.map, n.index);
+	ck_assert(named_look(&successor).injection.on);
+	ck_assert_uint_eq(named_look(&successor).injection.what.fail_ppm, 1000000);
 	map_close(&successor.map);
 }
 END_TEST
@@ -555,6 +587,7 @@ int main(void)
 	        who_lost_his_slot_does_not_change_the_setting,
 	        F7_death_while_an_injected_call_sleeps,
 	        it_moves_with_setting_text_and_numbers,
+	        F7_a_mover_that_dies_leaves_no_old_setting,
 	        a_segment_of_an_older_format_has_none,
 	};
 

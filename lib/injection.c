@@ -90,6 +90,8 @@ static bool end(const struct map *map, uint32_t index, uint32_t life, uint64_t *
 {
 	struct state *state = map_state(map, index);
 	uint64_t was = *seen;
+	/* While the word is in force; afterwards its slot is soon another's. */
+	uint64_t setting = atomic_load_explicit(setting_slot(state, injection_serial(was)), memory_order_relaxed);
 
 	FAILPOINT("injection.ending");
 	/* acq_rel: what the setter did comes before, and the event after it. */
@@ -97,8 +99,7 @@ static bool end(const struct map *map, uint32_t index, uint32_t life, uint64_t *
 	                                             memory_order_acq_rel, memory_order_acquire))
 		return false;
 	FAILPOINT("injection.gone");
-	tell(map, index, life, EVENT_INJECTION_ENDED,
-	     atomic_load_explicit(setting_slot(state, injection_serial(was)), memory_order_relaxed), how, text);
+	tell(map, index, life, EVENT_INJECTION_ENDED, setting, how, text);
 	return true;
 }
 
@@ -157,6 +158,11 @@ static bool is_sound(const struct injection *i, uint64_t for_ms)
 	       (i->fail_ppm != 0 || slows) && for_ms != 0 && for_ms <= INJECTION_MOST_MS;
 }
 
+static uint64_t setting_of(uint32_t serial, const struct injection *i)
+{
+	return setting_make(serial, i->fail_ppm, i->share_ppm, i->latency_ms);
+}
+
 /* Setting and text of the next one. False: somebody else was faster; look at the word again. */
 static bool prepare(struct state *state, uint64_t seen, uint32_t serial, const struct injection *i, uint64_t now_ms, const char *text)
 {
@@ -168,8 +174,7 @@ static bool prepare(struct state *state, uint64_t seen, uint32_t serial, const s
 	if (claim == 0)
 		return false;
 	FAILPOINT("injection.claimed");
-	if (!atomic_compare_exchange_strong_explicit(setting, &before, setting_make(serial, i->fail_ppm, i->share_ppm, i->latency_ms),
-	                                             memory_order_acq_rel, memory_order_relaxed))
+	if (!atomic_compare_exchange_strong_explicit(setting, &before, setting_of(serial, i), memory_order_acq_rel, memory_order_relaxed))
 		return false;
 	FAILPOINT("injection.setting");
 	return note_write(text_slot(state, serial), claim, serial, now_ms, text);
@@ -217,7 +222,7 @@ int injection_set(const struct map *map, uint32_t index, const struct injection 
 		if (!atomic_compare_exchange_strong_explicit(&state->injection, &seen, next, memory_order_acq_rel, memory_order_relaxed))
 			continue;
 		FAILPOINT("injection.set");
-		tell(map, index, 0, EVENT_INJECTED, atomic_load_explicit(setting_slot(state, serial), memory_order_relaxed), for_ms, text);
+		tell(map, index, 0, EVENT_INJECTED, setting_of(serial, injection), for_ms, text);
 		return verify(map, index, next);
 	}
 	return -EBUSY;

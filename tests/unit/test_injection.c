@@ -473,6 +473,34 @@ START_TEST(who_lost_his_slot_does_not_change_the_setting)
 }
 END_TEST
 
+/* Between a word and its event others may have set two more, the second one in the place of the first. */
+START_TEST(an_event_tells_its_own_setting)
+{
+	static const char *const points[] = {"injection.set=stop", "injection.gone=stop"};
+	const struct injection all = {.fail_ppm = 1000000};
+	static struct event events[64];
+
+	for (size_t i = 0; i < 2; i++) {
+		int status;
+		pid_t pid = fork();
+
+		if (pid == 0) {
+			failpoint_set(points[i]);
+			_exit(i == 0 ? injection_set(&n.map, n.index, &half, 60000, "slow") : injection_stop(&n.map, n.index, "slow"));
+		}
+		ck_assert_int_eq(waitpid(pid, &status, WUNTRACED), pid);
+		ck_assert_int_eq(inject(&all, 60000), 0);
+		ck_assert_int_eq(inject(&all, 60000), 0);
+		kill(pid, SIGCONT);
+		fixture_wait(pid);
+		size_t count = event_read(&n.map, 0, events, 64);
+		ck_assert_str_eq(events[count - 1].text, "slow");
+		ck_assert_uint_eq(injection_of_event(&events[count - 1]).fail_ppm, 500000);
+		ck_assert_int_eq(inject(&half, 60000), 0);
+	}
+}
+END_TEST
+
 /* A call that was drawn is counted; its owner's death gives its permit back, like any other's. */
 START_TEST(F7_death_while_an_injected_call_sleeps)
 {
@@ -585,6 +613,7 @@ int main(void)
 	        F7_death_of_a_setter_after_the_word,
 	        F7_death_of_who_ends_it,
 	        who_lost_his_slot_does_not_change_the_setting,
+	        an_event_tells_its_own_setting,
 	        F7_death_while_an_injected_call_sleeps,
 	        it_moves_with_setting_text_and_numbers,
 	        F7_a_mover_that_dies_leaves_no_old_setting,

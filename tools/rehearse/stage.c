@@ -26,6 +26,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "balance.h"
 #include "children.h"
 #include "dependency.h"
 #include "lab_rescd.h"
@@ -315,7 +316,9 @@ static int conclude(struct stage *stage)
 	note_late(stage->scenario, take->board, end_ns);
 	int r = sampler_total(&stage->sampler);
 	update_take(take, end_ns);
-	return r < 0 ? r : check_rooms(take->board);
+	if (r == 0)
+		r = check_rooms(take->board);
+	return r < 0 ? r : balance_check(take);
 }
 
 static int leave(struct stage *stage, int r)

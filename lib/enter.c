@@ -61,6 +61,7 @@ struct reserved {
 	uint32_t futex_value;
 	struct queued queued;
 	struct injected injected; /* where e->injected */
+	uint64_t injected_ns;     /* when it was drawn, where it waits */
 };
 
 /* What a caller wants, and the time of the decision: read at most once a try, and only when a guard needs it. */
@@ -557,7 +558,7 @@ static int64_t attempt_timeout_ms(const struct policy *policy, bool probe, int64
 	return limit >= 0 && limit < left ? limit : left;
 }
 
-/* Does an operator's injection fall on this call? Asked when it is admitted for certain: each number is a call. */
+/* Does an operator's injection fall on this call? Asked when it is admitted, and counted as such: each number is a call. */
 COLD static void draw_injection(const struct view *v, struct entering *e)
 {
 	struct injected *injected = &reserved(e)->injected;
@@ -565,10 +566,12 @@ COLD static void draw_injection(const struct view *v, struct entering *e)
 	e->injected = injection_draw(v, coarse_ms(v, e), injected);
 	if (!e->injected)
 		return;
+	if (injected->latency_ms != 0) {
+		e->reserved->injected_ns = (uint64_t)resc_now_ns();
+		count(v, COUNTER_injected_delays);
+	}
 	if (injected->fails)
 		count(v, COUNTER_injected_failures);
-	if (injected->latency_ms != 0)
-		count(v, COUNTER_injected_delays);
 }
 
 /* What else there is to do for a call that was admitted by a resource that is not plain. */
@@ -582,8 +585,6 @@ APART static bool settle_admitted(const struct view *v, struct entering *e, cons
 		count(v, COUNTER_waited);
 	if (!ticket_is_tracked(t))
 		count(v, COUNTER_untracked);
-	if (v->injects && injection_is_on(atomic_load_explicit(&v->state->injection, memory_order_relaxed)))
-		draw_injection(v, e);
 	return true;
 }
 
@@ -613,6 +614,8 @@ static USUAL int admit(const struct view *v, struct entering *e, resc_ticket *t)
 	t->timeout_ms = attempt_timeout_ms(&v->policy, t->probe, e->options->deadline_ns, now_ns);
 	t->segment = v->generation;
 	t->started_ns = v->measure ? fine(v, e) : 0;
+	if (__builtin_expect(v->injects, 0) && injection_is_on(atomic_load_explicit(&v->state->injection, memory_order_relaxed)))
+		draw_injection(v, e);
 	return 0;
 }
 
@@ -750,10 +753,10 @@ static bool goes_on(struct resc_resource *resource, uint32_t serial)
 }
 
 /* Milliseconds that the call has lost. It does not sleep on where the operator has ended it. */
-static int64_t sleep_injected(struct resc_resource *resource, int64_t ms, uint32_t serial)
+static int64_t sleep_injected(struct resc_resource *resource, uint64_t began, int64_t ms, uint32_t serial)
 {
-	const uint64_t began = (uint64_t)resc_now_ns(), end = began + (uint64_t)ms * 1000000;
-	uint64_t now = began;
+	const uint64_t end = began + (uint64_t)ms * 1000000;
+	uint64_t now = (uint64_t)resc_now_ns();
 
 	while (now < end && goes_on(resource, serial)) {
 		sleep_slice(end - now);
@@ -771,7 +774,10 @@ COLD static int meet_injection(const struct entering *e, resc_ticket *t)
 	const struct injected *injected = &e->reserved->injected;
 	int64_t limit_ms = t->timeout_ms;
 	bool cut = limit_ms >= 0 && injected->latency_ms >= limit_ms;
-	int64_t ms = sleep_injected(t->resource, cut ? limit_ms : injected->latency_ms, injected->serial);
+	int64_t ms = 0;
+
+	if (injected->latency_ms != 0)
+		ms = sleep_injected(t->resource, e->reserved->injected_ns, cut ? limit_ms : injected->latency_ms, injected->serial);
 	bool late = cut && ms >= limit_ms;
 
 	FAILPOINT("enter.injected");

@@ -82,8 +82,7 @@ static bool has_shares(const struct policy *p)
 /* Are there guards that an ordinary call has to be asked for one by one? */
 static bool is_plain(const struct policy *p)
 {
-	const uint64_t others =
-	        POLICY_RATE | POLICY_THROTTLE | POLICY_RETRY_CAP | POLICY_SHADOW_BREAKER | POLICY_SHADOW_BULKHEAD | POLICY_INJECTION;
+	const uint64_t others = POLICY_RATE | POLICY_THROTTLE | POLICY_RETRY_CAP | POLICY_SHADOW_BREAKER | POLICY_SHADOW_BULKHEAD;
 	bool queue = (p->flags & POLICY_BULKHEAD) != 0 && (p->max_wait_ms != 0 || p->retry_after_ms != 0);
 	bool deposits = (p->flags & POLICY_BUDGET) != 0 && p->budget_deposit == DEPOSIT_REQUEST;
 

@@ -243,7 +243,7 @@ class Crew:
                 self.past[r][what] += place.tally(r, what)
         if point is not None and place[PHASE] == LEAVING and point not in BEFORE_THE_OUTCOME:
             self.past[place[RESOURCE]][ENDED_OK if place[OUTCOME] == 0 else ENDED_FAIL] += 1
-        if point == "enter.injected":
+        if point in AFTER_THE_ADMISSION:
             self.past[place[RESOURCE]][ADMITTED] += 1
         # Who leaves sets the limit that is a share when his slot is free.
         without = point in WITHOUT_A_SLOT or point in ("share.set", "limit.set", "limit.settle") and place[PHASE] == CLOSING
@@ -405,6 +405,8 @@ BY_RESCTL = {
 # Met by a rescd that finds no segment, so that there is nobody yet who could call.
 AT_THE_BEGINNING = {"create.filled": "test_cases_segment.py", "create.named": "test_cases_segment.py"}
 
+# The call was admitted, and nobody has been told.
+AFTER_THE_ADMISSION = {"enter.injected", "injection.ending", "injection.gone"}
 # The call was left, but its outcome is counted only after these.
 BEFORE_THE_OUTCOME = {"leave.released", "leave.permit", "leave.lease", "signal.freed", "signal.moved", "count.adding"}
 # What goes with who is killed there, in millionths.

@@ -607,6 +607,16 @@ END_TEST
 
 /* ---- merging ---- */
 
+START_TEST(faults_are_injected_only_where_it_is_allowed)
+{
+	ck_assert_uint_eq(policy_of("{}", "{}").flags & POLICY_INJECTION, 0);
+	ck_assert_uint_eq(policy_of("{}", "{\"injection\": true}").flags & POLICY_INJECTION, POLICY_INJECTION);
+	ck_assert_uint_eq(policy_of("{\"injection\": true}", "{}").flags & POLICY_INJECTION, POLICY_INJECTION);
+	ck_assert_uint_eq(policy_of("{\"injection\": true}", "{\"injection\": false}").flags & POLICY_INJECTION, 0);
+	ck_assert_int_eq(parse("{\"resources\": {\"r\": {\"injection\": \"yes\"}}}"), -EINVAL);
+}
+END_TEST
+
 START_TEST(keys_are_merged_over_the_defaults)
 {
 	char path[512];
@@ -1483,6 +1493,7 @@ int main(void)
 	        shares,
 	        values_in_words,
 	        E6_zero_durations_are_refused_or_documented,
+	        faults_are_injected_only_where_it_is_allowed,
 	        keys_are_merged_over_the_defaults,
 	        a_breaker_opens_by_the_rules_that_are_given,
 	        successes_follow_probes,

@@ -259,7 +259,7 @@ START_TEST(who_sleeps_is_woken_when_it_is_stopped)
 	ck_assert_int_eq(inject(&slow, 60000), 0);
 	pid_t pid = fork();
 	if (pid == 0) {
-		while (named_look(&n).in_flight == 0)
+		while (named_look(&n).counters.injected_delays == 0)
 			usleep(1000);
 		_exit(injection_stop(&n.map, n.index, "enough") == 0 ? 0 : 1);
 	}
@@ -512,7 +512,7 @@ START_TEST(F7_death_while_an_injected_call_sleeps)
 		call();
 		_exit(0);
 	}
-	while (named_look(&n).in_flight == 0)
+	while (named_look(&n).counters.injected_delays == 0)
 		usleep(1000);
 	kill(pid, SIGKILL);
 	ck_assert_int_eq(fixture_wait(pid), -SIGKILL);

@@ -87,8 +87,10 @@ const struct scenario_row scenario_rows[SCENARIO_KEYS] = {
         [SK_LATENCY] = {"latency", IN(SB_DEPENDENCY), ST_OTHER, .form = "a duration such as \"5ms\", or an array of parts [{...}]",
                         .fallback = "`\"0ms\"`",
                         .text = "response time of the lab's own server: always the same, or drawn from a mixture of the parts below"},
-        [SK_CPU] = {"cpu", IN(SB_DEPENDENCY), ST_DURATION, 0, 10 * SECOND, .fallback = "`\"0ms\"`",
-                    .text = "how long each request, refused ones too, occupies the one processor of the server, before the latency"},
+        [SK_CPU] =
+                {"cpu", IN(SB_DEPENDENCY), ST_DURATION, 0, 10 * SECOND, .fallback = "`\"0ms\"`",
+                 .text = "how long each request, refused ones too, occupies the one processor of the server, before the latency; who gives "
+                         "up before it was his turn costs nothing"},
         [SK_CAPACITY] = {"capacity", IN(SB_DEPENDENCY), ST_INTEGER, 1, MANY, .fallback = "no limit",
                          .text = "requests that it works on at once"},
         [SK_QUEUE] = {"queue", IN(SB_DEPENDENCY), ST_INTEGER, 0, MANY, .fallback = "0",

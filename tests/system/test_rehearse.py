@@ -168,26 +168,38 @@ def test_the_document_is_as_its_schema_says(scenario):
     jsonschema.Draft202012Validator(schema).validate(json.loads(done.stdout))
 
 
+def on_terminal(stream, *args, **env):
+    """What the terminal shows that is the stdout or the stderr of a rehearsal; and what came out of a pipe for stdout."""
+    master, slave = pty.openpty()
+    streams = {"stdout": subprocess.PIPE, stream: slave}
+    with subprocess.Popen([RESCTL, "rehearse", *map(str, args)], stdin=subprocess.DEVNULL, **streams,
+                          env={**os.environ, "TERM": "xterm", "COLUMNS": "80", **env}) as process:
+        os.close(slave)
+        shown = b""
+        while True:
+            try:
+                shown += os.read(master, 65536)
+            except OSError:
+                break
+        os.close(master)
+        answer = process.stdout.read() if process.stdout else b""
+    assert process.returncode == 0
+    return shown.decode(), answer
+
+
 @plays
 def test_on_a_terminal_colour_is_for_who_wants_it(scenario):
-    def on_terminal(**env):
-        master, slave = pty.openpty()
-        with subprocess.Popen([RESCTL, "rehearse", str(scenario(duration="1400ms", expect=[], compare=[])), "--views", "shared"], stdout=slave,
-                              stdin=subprocess.DEVNULL, env={**os.environ, "TERM": "xterm", "COLUMNS": "80", **env}) as process:
-            os.close(slave)
-            text = b""
-            while True:
-                try:
-                    text += os.read(master, 65536)
-                except OSError:
-                    break
-            os.close(master)
-        assert process.returncode == 0
-        return text.decode()
-
-    assert "\033[" in on_terminal(NO_COLOR="")
-    plain = on_terminal(NO_COLOR="1")
+    path = scenario(duration="1400ms", expect=[], compare=[])
+    assert "\033[" in on_terminal("stdout", path, "--views", "shared", NO_COLOR="")[0]
+    plain = on_terminal("stdout", path, "--views", "shared", NO_COLOR="1")[0]
     assert "\033" not in plain and max(len(line.rstrip()) for line in plain.splitlines()) <= 80
+
+
+@plays
+def test_who_waits_at_a_terminal_for_a_document_sees_it_being_played(scenario):
+    shown, answer = on_terminal("stderr", scenario(expect=[], compare=[]), "--json", "--views", "shared")
+    assert "OFFERED" in shown and "What happened" not in shown
+    assert json.loads(answer)["good"]
 
 
 @plays

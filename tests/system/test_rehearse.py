@@ -47,6 +47,8 @@ def scenario(tmp_path):
 # ---- without playing
 
 def test_help_teaches():
+    top = subprocess.run([RESCTL, "--help"], stdout=subprocess.PIPE, timeout=60, check=True, encoding="utf-8")
+    assert "\n  rehearse SCENARIO " in top.stdout
     told = rehearse("--help")
     assert told.returncode == 0 and "Examples:" in told.stdout and "Exit codes:" in told.stdout
     assert all(option in told.stdout for option in ("--config", "--workers", "--views", "--variant", "--short", "--report", "--check"))

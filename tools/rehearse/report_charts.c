@@ -75,6 +75,9 @@ static void set_slots(struct chart *chart, const struct take *take, int64_t most
 {
 	chart->slot_ns = slot_ns(take->duration_ns, most, least);
 	chart->slots = (size_t)((take->duration_ns + chart->slot_ns - 1) / chart->slot_ns);
+	/* Of a take that was stopped at once there is one, of nothing. */
+	if (chart->slots == 0)
+		chart->slots = 1;
 }
 
 /* ---- of requests and calls ---- */
@@ -109,7 +112,7 @@ static double slot_length(const struct chart *chart, const struct take *take, si
 {
 	int64_t left = take->duration_ns - (int64_t)slot * chart->slot_ns;
 
-	return (double)(left < chart->slot_ns ? left : chart->slot_ns);
+	return left > 0 && left < chart->slot_ns ? (double)left : (double)chart->slot_ns;
 }
 
 /* load: -1 for all. */

@@ -744,12 +744,25 @@ COLD static int enter_after_waiting(struct resc_resource *resource, struct enter
 
 /* ---- injected faults ---- */
 
-static bool goes_on(struct resc_resource *resource, uint32_t serial)
+static bool goes_on_here(struct resc_resource *resource, uint32_t serial, bool *current)
 {
 	read_lock();
-	bool on = injection_goes_on(atomic_load_explicit(&resource->view, memory_order_acquire), serial);
+	const struct view *v = atomic_load_explicit(&resource->view, memory_order_acquire);
+	*current = view_is_current(v);
+	bool on = injection_goes_on(v, serial);
 	read_unlock();
 	return on;
+}
+
+/* Who ends it does so in the current segment, and perhaps nobody else of this process looks there while this call sleeps. */
+static bool goes_on(struct resc_resource *resource, uint32_t serial)
+{
+	bool current;
+	bool on = goes_on_here(resource, serial, &current);
+
+	if (current)
+		return on;
+	return resource_refresh(resource) != -ENOENT && goes_on_here(resource, serial, &current);
 }
 
 /* Milliseconds that the call has lost. It does not sleep on where the operator has ended it. */

@@ -101,6 +101,20 @@ def test_stopped_at_once_also_for_calls_that_wait(host):
     assert "there is nothing to stop" in rescd.ctl("inject", "payments", "--stop", code=1).stderr
 
 
+def test_stopped_at_once_also_where_the_segment_was_replaced_meanwhile(host):
+    rescd = host(ALLOWED)
+    worker = rescd.worker()
+    rescd.ctl("inject", "payments", "--latency", "1s", *FOR)
+    worker.send_enter("payments")
+    until(lambda: rescd.show("payments")["permits"]["in_use"] == 1, what="the call waits")
+    assert rescd.load({"resources": {**ALLOWED["resources"], **{"shard-%d" % i: {} for i in range(40)}}})["replaced"]
+    rescd.ctl("inject", "payments", "--stop", "--why", "enough")
+    entered = worker.receive()
+    assert entered["r"] == 0
+    assert worker.leave(entered["ticket"])["answer"] == "ok"
+    assert rescd.show("payments")["counters"]["ended_ok"] == 1
+
+
 def test_a_latency_takes_from_the_timeout_and_beyond_it_is_a_timeout(host):
     rescd = host(ALLOWED)
     worker = rescd.worker()

@@ -70,7 +70,10 @@ static struct suggest_share calls_beyond(const struct inspect_latency *latency, 
 	for (unsigned i = bucket + 1; i < LATENCY_BUCKETS; i++)
 		above += (double)latency->buckets[i];
 	return (struct suggest_share){
-	        .likely = above + inside * (1 - part), .least = part > 0 ? above : above + inside, .most = above + inside};
+	        .likely = above + inside * (1 - part),
+	        .least = us > low_edge_us(bucket) ? above : above + inside,
+	        .most = above + inside,
+	};
 }
 
 double suggest_calls_beyond(const struct inspect_latency *latency, double us)
@@ -199,7 +202,7 @@ static void add_quantile(struct suggest_timeouts *out, double us, bool is_least,
 	add_candidate(out, suggest_round_up(us * PADDING / 1000), padded);
 }
 
-/* The quantile, no further than where calls are cut off. */
+/* The quantile, no further than where calls are cut off, or where the last bucket begins, which has no end. */
 static double quantile(const struct suggest_facts *facts, const struct mixture *m, double q, unsigned calls, bool *is_least)
 {
 	double us = suggest_quantile_us(&facts->latency, q);
@@ -207,7 +210,8 @@ static double quantile(const struct suggest_facts *facts, const struct mixture *
 	*is_least = false;
 	if (facts->latency.count < calls)
 		return 0;
-	*is_least = m->timed_out > 0 && (1 - q) * m->measured < m->timed_out;
+	*is_least = us > SUGGEST_LONGEST_US || (m->timed_out > 0 && (1 - q) * m->measured < m->timed_out);
+	us = fmin(us, SUGGEST_LONGEST_US);
 	return *is_least && m->cut_at_us > 0 ? fmin(us, m->cut_at_us) : us;
 }
 

@@ -15,6 +15,9 @@
 #define SUGGEST_P99_CALLS  100u
 #define SUGGEST_P999_CALLS 1000u
 
+/* What took longer is in the histogram's last bucket, which has no end. */
+#define SUGGEST_LONGEST_US ((double)latency_edge_us(LATENCY_BUCKETS - 2))
+
 /* How a number of calls at once was spread over the samples; all 0 without samples. */
 struct suggest_spread {
 	uint32_t samples;
@@ -89,7 +92,8 @@ struct suggest_timeouts {
 	uint64_t injected;    /* of these: had to fail or wait by an operator, see injection.h; at least, one may do both */
 	uint64_t timed_out;   /* of these: cut off by whatever timeout they had; how long they would have taken nobody knows */
 	uint64_t cut_at_ms;   /* and that was timeout.attempt, so they took at least this; 0: a timeout of the callers' own */
-	/* Microseconds; 0: too few calls. Where the quantile lies among the calls that were cut off, it is at least this: *_is_least. */
+	/* Microseconds; 0: too few calls. Where the quantile lies among the calls that were cut off, or that took longer than what is
+	 * measured, it is at least this: *_is_least. */
 	double p50_us, p99_us, p999_us;
 	bool p99_is_least, p999_is_least;
 	size_t count;

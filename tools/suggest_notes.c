@@ -5,8 +5,8 @@
  * settings that look right and cannot work.
  *
  * What it guarantees: a note says the numbers that it comes from, and what to change. Where there is no rate, or too few calls, what needs
- * them is not said. What check refuses cannot be in force, and is not looked for here; what it only warns of is, as whoever asks about a
- * running resource may not have written its file.
+ * them is not said, and what calls that an operator had fail or wait can account for is blamed on no setting. What check refuses cannot be
+ * in force, and is not looked for here; what it only warns of is, as whoever asks about a running resource may not have written its file.
  */
 #include <math.h>
 #include <stdarg.h>
@@ -79,6 +79,14 @@ static uint64_t total_ms(const struct notes *n)
 	return is_on(n, PART_TIMEOUT) ? n->policy->timeout_total_ms : 0;
 }
 
+/* Of the measured calls, those that an operator made to wait: at most all that took long. */
+static double share_delayed(const struct notes *n)
+{
+	double delayed = (double)n->facts->counters.injected_delays, measured = (double)n->facts->latency.count;
+
+	return measured > 0 ? fmin(delayed / measured, 1) : 0;
+}
+
 /* ---- timeout ---- */
 
 static void look_at_short(struct notes *n)
@@ -86,7 +94,7 @@ static void look_at_short(struct notes *n)
 	uint64_t ms = attempt_ms(n, false);
 	struct suggest_share cut = suggest_cut_off(n->facts, ms);
 
-	if (ms == 0 || n->facts->latency.count < SUGGEST_P99_CALLS || cut.likely <= 0.01)
+	if (ms == 0 || n->facts->latency.count < SUGGEST_P99_CALLS || cut.likely - share_delayed(n) <= 0.01)
 		return;
 	note(n, SUGGEST_NOTE_TIMEOUT_SHORT, PART_TIMEOUT,
 	     "timeout.attempt is %s, and %s of the measured calls took that long or were cut off there (p50 is %s): raise it, or find out "
@@ -180,7 +188,8 @@ static void look_at_ratio(struct notes *n)
 {
 	const struct resc_counters *c = &n->facts->counters;
 	double ok = (double)c->ended_ok + (double)c->ended_ignored, bad = (double)c->ended_fail + (double)c->ended_timeout;
-	double failing = ok + bad > 0 ? bad / (ok + bad) : 0;
+	double injected = (double)c->injected_failures + (double)c->injected_delays;
+	double failing = bad > injected ? (bad - injected) / (ok + bad - injected) : 0;
 
 	if (!has_bucket(n) || ok + bad < SUGGEST_P99_CALLS || c->retry_budget == 0 || failing <= share_paid_for(n))
 		return;
@@ -233,7 +242,8 @@ static void look_at_always_slow(struct notes *n)
 	const struct inspect_latency *l = &n->facts->latency;
 	double slow = l->count > 0 ? suggest_calls_beyond(l, (double)p->slow_call_ns / 1000) / (double)l->count : 0;
 
-	if (!is_on(n, PART_BREAKER) || p->slow_rate_ppm == 0 || l->count < SUGGEST_P99_CALLS || slow * MILLION < (double)p->slow_rate_ppm)
+	if (!is_on(n, PART_BREAKER) || p->slow_rate_ppm == 0 || l->count < SUGGEST_P99_CALLS ||
+	    (slow - share_delayed(n)) * MILLION < (double)p->slow_rate_ppm)
 		return;
 	note(n, SUGGEST_NOTE_BREAKER_ALWAYS_SLOW, PART_BREAKER,
 	     "%s of the measured calls took longer than slow_call (%s; p50 is %s), and slow_rate is %s: it opens on an ordinary day; raise "

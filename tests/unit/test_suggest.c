@@ -204,6 +204,11 @@ START_TEST(what_is_beyond_the_last_bucket_is_cut_off_by_every_timeout)
 	suggest_timeouts(&facts, &timeouts);
 	ck_assert_double_eq(suggest_cut_off(&facts, 86400000).likely, 1);
 	ck_assert_double_eq(timeouts.list[0].cut.least, 1);
+	/* How long they take is not known: so neither is what would cut them off. */
+	ck_assert_double_eq(suggest_cut_off(&facts, 86400000).least, 0);
+	ck_assert(timeouts.p99_is_least && timeouts.p999_is_least);
+	ck_assert_double_eq(timeouts.p999_us, SUGGEST_LONGEST_US);
+	ck_assert_int_eq(timeouts.recommended, -1);
 }
 END_TEST
 
@@ -441,6 +446,34 @@ START_TEST(timeouts_that_are_too_short_or_too_long)
 }
 END_TEST
 
+/* What an operator did to the calls of a game day is no ordinary day. */
+START_TEST(what_was_injected_is_blamed_on_no_setting)
+{
+	healthy();
+	facts.policy.slow_rate_ppm = 100000;
+	ended_ok(250e3, 2000);
+	timed_out(300e3, 2000);
+	ck_assert(is_noted(SUGGEST_NOTE_TIMEOUT_SHORT) && is_noted(SUGGEST_NOTE_BREAKER_ALWAYS_SLOW));
+	facts.counters.injected_delays = 4000;
+	ck_assert(!is_noted(SUGGEST_NOTE_TIMEOUT_SHORT) && !is_noted(SUGGEST_NOTE_BREAKER_ALWAYS_SLOW));
+	/* More than they can account for. */
+	timed_out(300e3, 4000);
+	ck_assert(is_noted(SUGGEST_NOTE_TIMEOUT_SHORT) && is_noted(SUGGEST_NOTE_BREAKER_ALWAYS_SLOW));
+}
+END_TEST
+
+START_TEST(injected_failures_empty_no_budget)
+{
+	healthy();
+	facts.policy.attempts = 3;
+	facts.counters.retry_budget = 10;
+	failed(75e3, 3000);
+	ck_assert(is_noted(SUGGEST_NOTE_BUDGET_RATIO));
+	facts.counters.injected_failures = 2900;
+	ck_assert(!is_noted(SUGGEST_NOTE_BUDGET_RATIO));
+}
+END_TEST
+
 START_TEST(attempts_that_do_not_fit)
 {
 	healthy();
@@ -568,6 +601,8 @@ int main(void)
 	        spreads,
 	        what_works_has_no_note,
 	        timeouts_that_are_too_short_or_too_long,
+	        what_was_injected_is_blamed_on_no_setting,
+	        injected_failures_empty_no_budget,
 	        attempts_that_do_not_fit,
 	        budgets_that_cannot_pay,
 	        breakers_that_never_open_or_always,

@@ -202,6 +202,10 @@ static void print_limit(const struct screen *screen, const struct suggest_facts 
 	if (!facts->load.watched)
 		print_field(screen, "", STYLE_DOUBT,
 		            "this is from averages, which know nothing of bursts: watch at a busy time, with --watch");
+	else if (facts->load.asked < SUGGEST_P99_CALLS)
+		print_field(screen, "", STYLE_DOUBT,
+		            "%s call%s came in while it watched, which is few: watch longer, or at a busy time, with --watch",
+		            count_text(facts->load.asked).s, plural(facts->load.asked));
 	if (l->held_down)
 		print_field(screen, "", STYLE_DOUBT,
 		            "today's limit of %" PRIu32 " was reached: without it there might have been more inside", facts->limit);

@@ -91,6 +91,11 @@ def test_a_limit_comes_from_the_calls_inside_also_while_rescd_is_dead(busy):
     assert '"limit": 5' in text and "there are 2 live workers: where each has one call at a time, a limit of 2 or more never refuses" in text
 
 
+def test_a_limit_from_a_few_calls_is_doubted(busy):
+    text = busy.ctl("suggest", "payments", "--watch", "100ms").stdout
+    assert '"limit": 5' in text and "0 calls came in while it watched, which is few: watch longer, or at a busy time, with --watch" in " ".join(text.split())
+
+
 def test_without_a_watch_the_rate_is_that_of_the_whole_time(busy):
     answer = busy.ask("suggest", "payments", *NOW)
     load = answer["load"]

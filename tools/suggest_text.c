@@ -148,6 +148,8 @@ static void print_timeout(const struct screen *screen, const struct suggest_fact
 	} else if (fmax(t->p99_us, t->p999_us) >= SUGGEST_LONGEST_US) {
 		say(&line, "none can be recommended: too many calls took longer than %s, and how much longer is not measured",
 		    latency_fine_text(SUGGEST_LONGEST_US).s);
+	} else if ((t->p99_is_least || t->p999_is_least) && t->injected >= t->timed_out) {
+		say(&line, "none can be recommended: too many calls were cut off, perhaps all by what an operator injected");
 	} else if (t->p99_is_least || t->p999_is_least) {
 		say(&line,
 		    "none can be recommended: too many calls were cut off. Raise the timeout, or put it in shadow mode, and ask again with "

@@ -148,6 +148,17 @@ def test_what_an_operator_injected_is_told(host):
     assert "at least 20 of them failed or waited because an operator injected it" in rescd.ctl("suggest", "payments", *NOW).stdout
 
 
+def test_a_tail_that_an_operator_cut_off_is_no_reason_to_raise_the_timeout(host):
+    rescd = host({"resources": {"payments": {"injection": True, "timeout": {"attempt": "1s"}}}})
+    worker = rescd.worker()
+    rescd.ctl("inject", "payments", "--latency", "1s", "--latency-share", "2%", "--for", "1h", "--why", "game day")
+    worker.send("loop", "payments", 100, 0, 1)
+    until(lambda: rescd.advance("1s") or rescd.show("payments")["counters"]["ended_timeout"] == 2, what="both have timed out")
+    worker.receive()
+    text = " ".join(rescd.ctl("suggest", "payments", *NOW).stdout.split())
+    assert "too many calls were cut off, perhaps all by what an operator injected" in text and "Raise the timeout" not in text
+
+
 def test_every_key_is_always_there(busy):
     full, empty = busy.ask("suggest", "payments", "--watch", "20ms"), busy.ask("suggest", "fresh", *NOW)
     inside = {k for k in keys_of(full) if k.startswith(".timeouts[]") or k.count(".") == 3}

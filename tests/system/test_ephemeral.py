@@ -101,6 +101,18 @@ def test_an_input_that_has_no_other_end_is_refused(ephemeral, stdin):
     nothing_is_left(rescd)
 
 
+def test_a_terminal_and_a_closed_input_are_refused_too(host):
+    rescd = host(CONFIG, start=False)
+    ours, terminal = os.openpty()
+    closing = ["sh", "-c", 'exec "$@" <&-', "sh"]
+    for before, stdin in (([], terminal), (closing, subprocess.DEVNULL)):
+        done = subprocess.run([*before, *command(rescd)], stdin=stdin, stderr=subprocess.PIPE, timeout=PATIENCE, check=False)
+        assert done.returncode == 1 and b"--ephemeral ends with standard input, which must be a pipe" in done.stderr
+        nothing_is_left(rescd)
+    os.close(ours)
+    os.close(terminal)
+
+
 @pytest.mark.parametrize("served", [True, False])
 def test_an_instance_that_is_there_is_refused_and_stays(host, ephemeral, served):
     rescd = host(CONFIG)

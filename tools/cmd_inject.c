@@ -176,7 +176,7 @@ static int report(const struct resctl *ctl, uint32_t index, const struct inject 
 		snprintf(text, sizeof(text), "%s: %s was injected, and is over", r.name, injection_words(&inject->what).s);
 	else
 		snprintf(text, sizeof(text), "%s: injecting %s for %s, until %s, by %s: %s (end it: resctl inject %s --stop)", r.name,
-		         injection_words(&i->what).s, duration_setting(inject->for_ms).s,
+		         injection_words(&i->what).s, duration_setting(i->until_ms - i->set_ms).s,
 		         time_local_zone(wall_clock_ns(&ctl->map, i->until_ms)).s, user_text(i->uid).s, i->text, r.name);
 	return operation_report(ctl, index, text);
 }

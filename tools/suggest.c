@@ -106,6 +106,19 @@ struct mixture {
 	double cut_at_us; /* 0: timed out somewhere */
 };
 
+/*
+ * Where calls are cut off today; 0: elsewhere. Too few of the measured calls took that long (timers are not exact) where the timeout was a
+ * shorter one before, or the callers had less time left.
+ */
+static double cut_at_us(const struct suggest_facts *facts, double timed_out)
+{
+	double us = (double)facts->policy.timeout_attempt_ms * 1000;
+
+	if (part_mode_of(&facts->policy, PART_TIMEOUT) != PART_ENFORCE || calls_beyond(&facts->latency, us * 0.9).most < timed_out)
+		return 0;
+	return us;
+}
+
 static struct mixture mixture_of(const struct suggest_facts *facts)
 {
 	const struct resc_counters *c = &facts->counters;
@@ -113,15 +126,15 @@ static struct mixture mixture_of(const struct suggest_facts *facts)
 	double ended = (double)c->ended_ok + (double)c->ended_ignored + bad;
 	double measured = (double)facts->latency.count;
 	double scale = ended > measured ? measured / ended : 1;
-	bool enforced = part_mode_of(&facts->policy, PART_TIMEOUT) == PART_ENFORCE;
 
+	timed_out = fmin(ceil(timed_out * scale), measured);
 	return (struct mixture){
 	        .measured = measured,
 	        /* However those ended that were made to wait: the time is not the dependency's. */
 	        .not_healthy = fmin(ceil((bad + (double)c->injected_delays) * scale), measured),
 	        .injected = fmin(ceil((double)larger(c->injected_failures, c->injected_delays) * scale), measured),
-	        .timed_out = fmin(ceil(timed_out * scale), measured),
-	        .cut_at_us = enforced ? (double)facts->policy.timeout_attempt_ms * 1000 : 0,
+	        .timed_out = timed_out,
+	        .cut_at_us = cut_at_us(facts, timed_out),
 	};
 }
 

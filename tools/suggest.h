@@ -91,7 +91,7 @@ struct suggest_timeouts {
 	uint64_t not_healthy; /* of these: failed, timed out, given up by their caller, or made to wait by an operator */
 	uint64_t injected;    /* of these: had to fail or wait by an operator, see injection.h; at least, one may do both */
 	uint64_t timed_out;   /* of these: cut off by whatever timeout they had; how long they would have taken nobody knows */
-	uint64_t cut_at_ms;   /* and that was timeout.attempt, so they took at least this; 0: a timeout of the callers' own */
+	uint64_t cut_at_ms;   /* and that was timeout.attempt, so they took at least this; 0: another, earlier or of the callers' own */
 	/* Microseconds; 0: too few calls. Where the quantile lies among the calls that were cut off, or that took longer than what is
 	 * measured, it is at least this: *_is_least. */
 	double p50_us, p99_us, p999_us;

@@ -75,7 +75,7 @@ static void print_doubts(const struct screen *screen, const struct suggest_timeo
 		        count_text(t->timed_out).s, duration_setting(t->cut_at_ms).s);
 	else
 		print_field(screen, "", STYLE_DOUBT,
-		            "%s of them were cut off by timeouts that are not this policy's: what they would have taken is not known",
+		            "%s of them were cut off by other timeouts than today's: what they would have taken is not known",
 		            count_text(t->timed_out).s);
 }
 

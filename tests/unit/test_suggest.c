@@ -321,6 +321,22 @@ START_TEST(timeouts_of_the_callers_own_may_hide_anything)
 }
 END_TEST
 
+/* It was raised: those that the shorter one cut off did not take as long as today's. */
+START_TEST(who_was_cut_off_by_an_earlier_timeout_says_nothing_of_todays)
+{
+	cut_at(1000);
+	ended_ok(75e3, 9500);
+	timed_out(200e3, 500);
+	suggest_timeouts(&facts, &timeouts);
+	ck_assert_uint_eq(timeouts.timed_out, 500);
+	ck_assert_uint_eq(timeouts.cut_at_ms, 0);
+	ck_assert_double_eq(suggest_cut_off(&facts, 1000).likely, 0);
+	is_near(suggest_cut_off(&facts, 1000).most, 0.05, 1e-9);
+	for (size_t i = 0; i < suggest_notes(&facts, notes); i++)
+		ck_assert_int_ne(notes[i].id, SUGGEST_NOTE_TIMEOUT_SHORT);
+}
+END_TEST
+
 /* ---- limits ---- */
 
 static void load_for(double seconds, uint64_t calls, uint64_t us)
@@ -596,6 +612,7 @@ int main(void)
 	        a_tail_that_is_cut_off_is_not_known,
 	        few_that_are_cut_off_hide_no_quantile,
 	        timeouts_of_the_callers_own_may_hide_anything,
+	        who_was_cut_off_by_an_earlier_timeout_says_nothing_of_todays,
 	        a_limit_is_the_rate_times_p99_or_what_was_seen,
 	        a_limit_that_was_reached_held_the_load_down,
 	        spreads,

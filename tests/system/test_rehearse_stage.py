@@ -234,6 +234,28 @@ def test_a_rescd_that_does_not_start_says_why(rehearse, tmp_path):
     assert "does not start:\nno room in /dev/shm" in rehearsal.said()
 
 
+DEAF = {"views": ["shared"], "dependencies": {"prices": {"program": ["sleep", "60", "{port}"]}}}
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_does_not_wait_for_a_program_that_does_not_listen(rehearse, number):
+    rehearsal = rehearse({**SCENARIO, **DEAF})
+    until(lambda: rehearsal.named("sleep"), what="the program runs")
+    rehearsal.process.send_signal(number)
+    assert rehearsal.end(5) == 128 + number
+    assert rehearsal.said().splitlines() == ["resctl rehearse: ended by a signal: " + signal.strsignal(number)]
+    rehearsal.nothing_is_left()
+
+
+def test_a_signal_does_not_wait_for_a_rescd_that_does_not_start(rehearse, tmp_path):
+    rehearsal = rehearse(SCENARIO, program=fake_rescd(tmp_path, "exec cat"))
+    until(lambda: rehearsal.named("cat"), what="it runs")
+    rehearsal.process.send_signal(signal.SIGINT)
+    assert rehearsal.end(5) == 128 + signal.SIGINT
+    assert rehearsal.said().splitlines() == ["resctl rehearse: ended by a signal: Interrupt"]
+    rehearsal.nothing_is_left()
+
+
 # ---- what others left ----
 
 

@@ -25,6 +25,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "children.h"
 #include "control.h"
 #include "error.h"
 #include "inspect.h"
@@ -36,11 +37,12 @@
 #define START_STEPS   5000u /* 10 s */
 #define END_STEPS     2500u /* 5 s */
 
-static void sleep_a_step(void)
+/* False: a signal came. */
+static bool sleep_a_step(void)
 {
 	const struct timespec step = {.tv_nsec = STEP_NS};
 
-	nanosleep(&step, NULL);
+	return nanosleep(&step, NULL) == 0;
 }
 
 static void close_fd(int *fd)
@@ -169,7 +171,8 @@ static int wait_until_ready(struct lab_rescd *rescd)
 			return 0;
 		if (has_ended(rescd))
 			break;
-		sleep_a_step();
+		if (!sleep_a_step())
+			return -EINTR;
 	}
 	fprintf(stderr, "resctl rehearse: the rescd of this rehearsal does not start%s\n", has_ended(rescd) ? ":" : " within 10 s:");
 	lab_rescd_tell(rescd);
@@ -220,8 +223,7 @@ void lab_rescd_stop(struct lab_rescd *rescd)
 	if (rescd->pid > 0) {
 		for (unsigned i = 0; i < END_STEPS && !has_ended(rescd); i++)
 			sleep_a_step();
-		kill(rescd->pid, SIGKILL);
-		waitpid(rescd->pid, NULL, 0);
+		child_kill(&rescd->pid);
 		remove_left(rescd->instance);
 	}
 	rescd->pid = 0;

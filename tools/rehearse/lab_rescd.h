@@ -18,7 +18,7 @@ struct lab_rescd {
 
 /*
  * Starts the program with that configuration; it is ready when this returns. 0, or -errno after saying on stderr what is wrong, with what
- * rescd said itself. Either way lab_rescd_stop is to be called.
+ * rescd said itself; -EINTR, and nothing is said, when a signal came before it was ready. Either way lab_rescd_stop is to be called.
  */
 int lab_rescd_start(struct lab_rescd *rescd, const char *program, json_t *configuration, bool verbose);
 /* What it said, to stderr. */

@@ -209,7 +209,10 @@ static int await_ready(struct program *program)
 			return say_ended(program, status);
 		if (call_clock_ns() >= until_ns)
 			return say_deaf(program);
-		nanosleep(&(struct timespec){.tv_nsec = LOOK_NS}, NULL);
+		if (nanosleep(&(struct timespec){.tv_nsec = LOOK_NS}, NULL) != 0) {
+			program_end(program);
+			return -EINTR;
+		}
 	}
 	return 0;
 }

@@ -19,7 +19,8 @@ struct program {
 	size_t length; /* of last */
 };
 
-/* Starts it on a free port, and returns when it listens. 0, or -errno after saying on stderr what is wrong. */
+/* Starts it on a free port, and returns when it listens. 0, or -errno after saying on stderr what is wrong; -EINTR, and
+ * nothing is said, when a signal came before that. */
 int program_start(struct program *program, const struct dependency *dependency);
 /* Does what its script says. 0, or -errno after saying on stderr that it ended by itself, or cannot be started again. */
 int program_turn(struct program *program, int64_t at_ns);

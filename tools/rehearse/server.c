@@ -573,6 +573,17 @@ static _Noreturn void live(const struct scenario *scenario, struct board *board)
 	give_up("the event loop", -loop_run(&server.loop));
 }
 
+/* It comes soon, and whole: a signal that ends the rehearsal waits so long. */
+static int hear_report(int fd, struct report *report)
+{
+	ssize_t n;
+
+	do
+		n = read(fd, report, sizeof(*report));
+	while (n < 0 && errno == EINTR);
+	return n == (ssize_t)sizeof(*report) ? 0 : -EPIPE;
+}
+
 pid_t server_start(const struct scenario *scenario, struct board *board, uint16_t *ports)
 {
 	struct report report = {.error = -EPIPE};
@@ -587,7 +598,7 @@ pid_t server_start(const struct scenario *scenario, struct board *board, uint16_
 	close(pipe[1]);
 	if (pid < 0)
 		report.error = -EAGAIN;
-	else if (read(pipe[0], &report, sizeof(report)) != (ssize_t)sizeof(report))
+	else if (hear_report(pipe[0], &report) != 0)
 		report.error = -EPIPE; /* it has said itself what is wrong */
 	close(pipe[0]);
 	if (report.error != 0) {

@@ -136,7 +136,7 @@ static int start_dependencies(struct stage *stage)
 
 	stage->dependencies = dependencies_start(stage->scenario, stage->take->board, pids, &count);
 	if (stage->dependencies == NULL)
-		return -ECHILD;
+		return stop_signal != 0 ? -EINTR : -ECHILD;
 	for (size_t i = 0; i < count && r == 0; i++)
 		r = children_add(&stage->children, "a dependency", pids[i], false);
 	return r;
@@ -353,7 +353,7 @@ int stage_play(const struct scenario *scenario, enum view view, const struct sta
 	if (r == 0 && stop_signal == 0)
 		r = play_it(&stage);
 	r = leave(&stage, r);
-	if (r == 0 && stop_signal != 0)
+	if ((r == 0 || r == -EINTR) && stop_signal != 0)
 		r = stop_signal;
 	restore_signals(before);
 	if (r < 0)

@@ -191,6 +191,19 @@ def test_without_one_of_its_processes_there_is_no_result(rehearse, who):
     assert "%s (process %d) was killed by signal 9 (Killed) in the middle of the rehearsal" % (who, victim) in rehearsal.said()
 
 
+def test_one_that_was_stopped_has_no_result(rehearse):
+    """One in the middle, one until after its end."""
+    both = [rehearse({**SCENARIO, "duration": duration}).until_it_plays() for duration in ("4s", "1500ms")]
+    for rehearsal in both:
+        rehearsal.process.send_signal(signal.SIGSTOP)
+    time.sleep(2.5)
+    for rehearsal in both:
+        rehearsal.process.send_signal(signal.SIGCONT)
+    for rehearsal in both:
+        ended(rehearsal, 3)
+        assert "stood still" in rehearsal.said()
+
+
 # ---- what the environment has to say ----
 
 

@@ -8,7 +8,8 @@
  *
  * While it is played, this process turns about each 10 ms: what scripts do to programs, samples, transitions, the backlog, the look of
  * whoever asked for the take. Whatever ends that should not (a worker, a dependency, rescd) ends the take, and then there is no result: a
- * rehearsal with a worker less is another one. The same goes for notes that found no room.
+ * rehearsal with a worker less is another one. The same goes for notes that found no room, and for this process itself: when it stood
+ * still, scripts of programs went on late, and nobody saw what a game day has to see.
  *
  * Exits. Callers in the middle of something get a moment to give back what they hold; their notes stay undone, as do those of requests
  * that nobody took. Only then, with nobody left who writes, what is known of those is added (who was rejected, whose client has gone), and
@@ -37,6 +38,7 @@
 
 #define TURN_NS        INT64_C(10000000)
 #define LOOK_NS        INT64_C(200000000)
+#define STILL_NS       INT64_C(2000000000)  /* between two turns at most */
 #define PATIENCE_NS    INT64_C(200000000)   /* with callers in the middle of something */
 #define START_NS       INT64_C(30000000000) /* until everybody is there */
 #define LEAD_NS        INT64_C(20000000)    /* from the word to the start */
@@ -52,6 +54,7 @@ struct stage {
 	struct children children;
 	struct sampler sampler;
 	int64_t look_ns; /* when the next one is due */
+	int64_t turn_ns; /* when the last turn was */
 };
 
 /* ---- signals ---- */
@@ -256,10 +259,27 @@ static bool look(struct stage *stage, int64_t now_ns)
 	return stage->options->look(stage->options->arg, stage->take, &stage->take->stopped);
 }
 
+/* Stopped (Ctrl-Z, Ctrl-S), or on a host that sleeps or has no time for it. The others play on meanwhile, some of them. */
+static int check_pace(struct stage *stage, int64_t now_ns)
+{
+	int64_t still_ns = now_ns - stage->turn_ns;
+
+	stage->turn_ns = now_ns;
+	if (still_ns <= STILL_NS)
+		return 0;
+	fprintf(stderr,
+	        "resctl rehearse: this process stood still for %.1f s in the middle of the rehearsal; what it had to see and to do then is "
+	        "missing, so there is no result\n",
+	        (double)still_ns / 1e9);
+	return -ETIME;
+}
+
 static int turn(struct stage *stage, int64_t now_ns)
 {
-	int r = dependencies_turn(stage->dependencies, now_ns);
+	int r = check_pace(stage, now_ns);
 
+	if (r == 0)
+		r = dependencies_turn(stage->dependencies, now_ns);
 	if (r == 0)
 		r = sampler_turn(&stage->sampler);
 	if (r == 0)
@@ -288,7 +308,7 @@ static int play_it(struct stage *stage)
 			return child_ended(stage, ended);
 	}
 	update_take(stage->take, board_now(board));
-	return 0;
+	return stop_signal != 0 ? 0 : check_pace(stage, board_now(board));
 }
 
 /* ---- exits ---- */

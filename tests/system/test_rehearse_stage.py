@@ -291,3 +291,23 @@ def test_what_was_left_by_one_that_was_killed_with_its_rescd_is_taken_away_by_th
     assert following.end() == 0, following.said()
     assert left.files() == []
     assert running.snapshot() is not None and running.process.poll() is None
+
+
+AFTER_ANOTHER = """#!/bin/sh
+# A rehearsal with our very number was killed with its rescd.
+%(rescd)s --config '%(config)s' --instance rehearse-$$-1 --metrics '' 2>/dev/null &
+until [ -e %(shm)s/resc.rehearse-$$-1 ] && %(resctl)s --instance rehearse-$$-1 snapshot >/dev/null 2>&1; do sleep 0.01; done
+kill -9 $!
+wait $! 2>/dev/null
+exec %(program)s "$@"
+"""
+
+
+def test_what_was_left_by_one_with_the_same_number_is_taken_away_too(rehearse, tmp_path):
+    config, script = tmp_path / "config.json", tmp_path / "after-another"
+    config.write_text('{"resources": {"other": {}}}')
+    script.write_text(AFTER_ANOTHER % {"rescd": os.path.join(BUILD, "rescd"), "config": config, "shm": SHM, "resctl": RESCTL, "program": PROGRAM})
+    script.chmod(0o755)
+    following = rehearse({**SCENARIO, "duration": "300ms"}, program=str(script))
+    assert following.end() == 0, following.said()
+    following.nothing_is_left()

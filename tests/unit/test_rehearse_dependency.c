@@ -873,6 +873,36 @@ START_TEST(a_program_that_ends_by_itself_ends_the_take)
 }
 END_TEST
 
+START_TEST(what_a_program_started_ends_with_it)
+{
+	static const char *const line[] = {"/usr/bin/python3",
+	                                   "-S",
+	                                   "-c",
+	                                   "import os,socket,sys\n"
+	                                   "s=socket.create_server(('127.0.0.1',int(sys.argv[1])))\n"
+	                                   "r,w=os.pipe()\n"
+	                                   "if os.fork(): os.read(r,1); os._exit(0)\n"
+	                                   "s.accept()\n"
+	                                   "os.write(w,b'x')\n"
+	                                   "while True: s.accept()\n",
+	                                   "{port}",
+	                                   NULL};
+	int r = 0;
+	program(line);
+	dependency.send = dependency.expect = NULL;
+	freopen("/dev/null", "w", stderr);
+	play();
+	for (int i = 0; i < 5000 && r == 0; i++) {
+		r = dependencies_turn(running, board_now(board));
+		nap(1);
+	}
+	ck_assert_int_eq(r, -ECHILD);
+	for (int i = 0; i < 1000 && call(SOON_MS) == RESC_OK; i++)
+		nap(5);
+	ck_assert_int_eq(call(SOON_MS), RESC_FAIL);
+}
+END_TEST
+
 /* ---- who is killed leaves nothing ---- */
 
 START_TEST(the_servers_die_with_the_process_that_started_them)
@@ -941,6 +971,7 @@ int main(void)
 	        a_program_that_is_not_there_is_named,
 	        what_a_program_wrote_before_it_ended_is_shown,
 	        a_program_that_ends_by_itself_ends_the_take,
+	        what_a_program_started_ends_with_it,
 	        the_servers_die_with_the_process_that_started_them,
 	};
 

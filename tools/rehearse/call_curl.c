@@ -21,6 +21,8 @@
 
 #include "caller.h"
 
+#define DRAIN_READS 64u /* of 4 KiB: who has more to say after an answer may say it for ever */
+
 struct curl_line {
 	CURLM *multi;
 	CURL *easy;
@@ -243,11 +245,11 @@ static struct curl_end dial(const struct caller *caller, struct curl_line *line,
 	return ended(RESC_OK, RECEIPT_OK);
 }
 
-/* Reads what is there. False: it was closed. *last is the last byte, where there was one. */
+/* Reads what is there. False: it was closed, or it does not come to an end. *last is the last byte, where there was one. */
 static bool drain(struct curl_line *line, char *last)
 {
 	char bytes[4096];
-	for (;;) {
+	for (unsigned reads = 0; reads < DRAIN_READS; reads++) {
 		size_t n = 0;
 		CURLcode code = curl_easy_recv(line->easy, bytes, sizeof(bytes), &n);
 		if (code == CURLE_AGAIN)
@@ -256,6 +258,7 @@ static bool drain(struct curl_line *line, char *last)
 			return false;
 		*last = bytes[n - 1];
 	}
+	return false;
 }
 
 static struct curl_end send_all(const struct caller *caller, struct curl_line *line, const char *text, int64_t deadline_ns)

@@ -240,7 +240,8 @@ static bool is_abandoned(const char *instance)
 	char path[MAP_PATH_SIZE];
 	long pid = strtol(instance + strlen(PREFIX), NULL, 10);
 
-	if (pid <= 0 || kill((pid_t)pid, 0) == 0 || errno != ESRCH)
+	/* Ours is of one that had our number before us. */
+	if (pid <= 0 || (pid != getpid() && (kill((pid_t)pid, 0) == 0 || errno != ESRCH)))
 		return false;
 	map_path(path, instance, 0);
 	if (map_open(&map, path, MAP_READER, &err) < 0)

@@ -161,10 +161,14 @@ static int launch(struct program *program)
 	return 0;
 }
 
+/* What it had started ends with it, before its number can be another's. */
 static bool has_ended(struct program *program, int *status)
 {
-	if (waitpid(program->pid, status, WNOHANG) != program->pid)
+	siginfo_t info = {0};
+	if (waitid(P_PID, (id_t)program->pid, &info, WEXITED | WNOHANG | WNOWAIT) < 0 || info.si_pid == 0)
 		return false;
+	kill(-program->pid, SIGKILL);
+	waitpid(program->pid, status, 0);
 	program->pid = 0;
 	return true;
 }

@@ -193,10 +193,10 @@ def test_without_one_of_its_processes_there_is_no_result(rehearse, who):
 
 def test_one_that_was_stopped_has_no_result(rehearse):
     """One in the middle, one until after its end."""
-    both = [rehearse({**SCENARIO, "duration": duration}).until_it_plays() for duration in ("4s", "1500ms")]
+    both = [rehearse({**SCENARIO, "duration": duration}).until_it_plays() for duration in ("6s", "2s")]
     for rehearsal in both:
         rehearsal.process.send_signal(signal.SIGSTOP)
-    time.sleep(2.5)
+    time.sleep(4.5)
     for rehearsal in both:
         rehearsal.process.send_signal(signal.SIGCONT)
     for rehearsal in both:

@@ -38,7 +38,7 @@
 
 #define TURN_NS        INT64_C(10000000)
 #define LOOK_NS        INT64_C(200000000)
-#define STILL_NS       INT64_C(2000000000)  /* between two turns at most */
+#define STILL_NS       INT64_C(4000000000)  /* between two turns at most; a host whose processors are all taken makes it wait for 3 s */
 #define PATIENCE_NS    INT64_C(200000000)   /* with callers in the middle of something */
 #define START_NS       INT64_C(30000000000) /* until everybody is there */
 #define LEAD_NS        INT64_C(20000000)    /* from the word to the start */
@@ -268,8 +268,9 @@ static int check_pace(struct stage *stage, int64_t now_ns)
 	if (still_ns <= STILL_NS)
 		return 0;
 	fprintf(stderr,
-	        "resctl rehearse: this process stood still for %.1f s in the middle of the rehearsal; what it had to see and to do then is "
-	        "missing, so there is no result\n",
+	        "resctl rehearse: this process stood still for %.1f s in the middle of the rehearsal (was it stopped, or the host too "
+	        "busy?); "
+	        "what it had to see and to do then is missing, so there is no result\n",
 	        (double)still_ns / 1e9);
 	return -ETIME;
 }

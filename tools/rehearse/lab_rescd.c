@@ -29,6 +29,7 @@
 #include "control.h"
 #include "error.h"
 #include "inspect.h"
+#include "signals.h"
 
 #define PREFIX        "rehearse-"
 #define CONFIG_FD     3
@@ -37,12 +38,11 @@
 #define START_STEPS   5000u /* 10 s */
 #define END_STEPS     2500u /* 5 s */
 
-/* False: a signal came. */
-static bool sleep_a_step(void)
+static void sleep_a_step(void)
 {
 	const struct timespec step = {.tv_nsec = STEP_NS};
 
-	return nanosleep(&step, NULL) == 0;
+	nanosleep(&step, NULL);
 }
 
 static void close_fd(int *fd)
@@ -171,8 +171,9 @@ static int wait_until_ready(struct lab_rescd *rescd)
 			return 0;
 		if (has_ended(rescd))
 			break;
-		if (!sleep_a_step())
+		if (signals_came() != 0)
 			return -EINTR;
+		sleep_a_step();
 	}
 	fprintf(stderr, "resctl rehearse: the rescd of this rehearsal does not start%s\n", has_ended(rescd) ? ":" : " within 10 s:");
 	lab_rescd_tell(rescd);

@@ -15,7 +15,7 @@
  * that nobody took. Only then, with nobody left who writes, what is known of those is added (who was rejected, whose client has gone), and
  * the totals are read.
  *
- * A signal only sets a flag, which ends the turning; so there is one way out, and it passes the clean-up.
+ * A signal only sets a flag (signals.c), which ends the turning; so there is one way out, and it passes the clean-up.
  */
 #include "stage.h"
 
@@ -32,6 +32,7 @@
 #include "dependency.h"
 #include "lab_rescd.h"
 #include "sampler.h"
+#include "signals.h"
 #include "turn.h"
 #include "view_config.h"
 #include "worker.h"
@@ -56,37 +57,6 @@ struct stage {
 	int64_t look_ns; /* when the next one is due */
 	int64_t turn_ns; /* when the last turn was */
 };
-
-/* ---- signals ---- */
-
-static volatile sig_atomic_t stop_signal;
-
-static void note_signal(int number)
-{
-	stop_signal = number;
-}
-
-static const int stop_signals[] = {SIGINT, SIGTERM, SIGHUP};
-#define STOP_SIGNALS (sizeof(stop_signals) / sizeof(*stop_signals))
-
-/* What is ignored stays ignored: nohup. */
-static void catch_signals(struct sigaction before[STOP_SIGNALS])
-{
-	struct sigaction action = {.sa_handler = note_signal};
-
-	stop_signal = 0;
-	for (size_t i = 0; i < STOP_SIGNALS; i++) {
-		sigaction(stop_signals[i], NULL, &before[i]);
-		if (before[i].sa_handler != SIG_IGN)
-			sigaction(stop_signals[i], &action, NULL);
-	}
-}
-
-static void restore_signals(const struct sigaction before[STOP_SIGNALS])
-{
-	for (size_t i = 0; i < STOP_SIGNALS; i++)
-		sigaction(stop_signals[i], &before[i], NULL);
-}
 
 /* ---- what must not happen ---- */
 
@@ -139,7 +109,7 @@ static int start_dependencies(struct stage *stage)
 
 	stage->dependencies = dependencies_start(stage->scenario, stage->take->board, pids, &count);
 	if (stage->dependencies == NULL)
-		return stop_signal != 0 ? -EINTR : -ECHILD;
+		return signals_came() != 0 ? -EINTR : -ECHILD;
 	for (size_t i = 0; i < count && r == 0; i++)
 		r = children_add(&stage->children, "a dependency", pids[i], false);
 	return r;
@@ -183,7 +153,7 @@ static int start_workers(struct stage *stage)
 
 	/* Or each child would write it again. */
 	fflush(NULL);
-	for (unsigned i = 0; i < stage->scenario->workers && r == 0 && stop_signal == 0; i++)
+	for (unsigned i = 0; i < stage->scenario->workers && r == 0 && signals_came() == 0; i++)
 		r = start_worker(stage, i);
 	return r;
 }
@@ -204,7 +174,7 @@ static int wait_for_callers(struct stage *stage)
 	int64_t until_ns = clock_now() + START_NS;
 
 	/* acquire: what they did before they said so */
-	while ((ready = atomic_load_explicit(&board->ready, memory_order_acquire)) < wanted && stop_signal == 0) {
+	while ((ready = atomic_load_explicit(&board->ready, memory_order_acquire)) < wanted && signals_came() == 0) {
 		const struct child *ended = children_wait(&stage->children, TURN_NS / 5);
 		if (ended != NULL)
 			return child_ended(stage, ended);
@@ -232,7 +202,7 @@ static int enter(struct stage *stage)
 		r = start_workers(stage);
 	if (r == 0)
 		r = wait_for_callers(stage);
-	if (r == 0 && stop_signal == 0)
+	if (r == 0 && signals_came() == 0)
 		r = sampler_open(&stage->sampler, &stage->rescd.map, stage->take);
 	return r;
 }
@@ -269,8 +239,7 @@ static int check_pace(struct stage *stage, int64_t now_ns)
 		return 0;
 	fprintf(stderr,
 	        "resctl rehearse: this process stood still for %.1f s in the middle of the rehearsal (was it stopped, or the host too "
-	        "busy?); "
-	        "what it had to see and to do then is missing, so there is no result\n",
+	        "busy?); what it had to see and to do then is missing, so there is no result\n",
 	        (double)still_ns / 1e9);
 	return -ETIME;
 }
@@ -296,7 +265,7 @@ static int play_it(struct stage *stage)
 	int64_t end_ns = stage->scenario->duration_ns;
 
 	board_start(board, clock_now() + LEAD_NS + callers * LEAD_CALLER_NS);
-	for (int64_t now_ns = board_now(board); now_ns < end_ns && stop_signal == 0; now_ns = board_now(board)) {
+	for (int64_t now_ns = board_now(board); now_ns < end_ns && signals_came() == 0; now_ns = board_now(board)) {
 		int r = turn(stage, now_ns);
 		if (r < 0)
 			return r;
@@ -305,11 +274,11 @@ static int play_it(struct stage *stage)
 		now_ns = board_now(board);
 		int64_t pause_ns = end_ns - now_ns < TURN_NS ? end_ns - now_ns : TURN_NS;
 		const struct child *ended = children_wait(&stage->children, pause_ns > 0 ? pause_ns : 0);
-		if (ended != NULL && stop_signal == 0)
+		if (ended != NULL && signals_came() == 0)
 			return child_ended(stage, ended);
 	}
 	update_take(stage->take, board_now(board));
-	return stop_signal != 0 ? 0 : check_pace(stage, board_now(board));
+	return signals_came() != 0 ? 0 : check_pace(stage, board_now(board));
 }
 
 /* ---- exits ---- */
@@ -366,17 +335,17 @@ static int leave(struct stage *stage, int r)
 int stage_play(const struct scenario *scenario, enum view view, const struct stage_options *options, struct take *out)
 {
 	struct stage stage = {.scenario = scenario, .view = view, .options = options, .take = out, .rescd = {.life = -1, .log = -1}};
-	struct sigaction before[STOP_SIGNALS];
+	struct signals_before before;
 
 	*out = (struct take){.scenario = scenario, .view = view};
-	catch_signals(before);
+	signals_catch(&before);
 	int r = enter(&stage);
-	if (r == 0 && stop_signal == 0)
+	if (r == 0 && signals_came() == 0)
 		r = play_it(&stage);
 	r = leave(&stage, r);
-	if ((r == 0 || r == -EINTR) && stop_signal != 0)
-		r = stop_signal;
-	restore_signals(before);
+	if ((r == 0 || r == -EINTR) && signals_came() != 0)
+		r = signals_came();
+	signals_restore(&before);
 	if (r < 0)
 		take_free(out);
 	return r;

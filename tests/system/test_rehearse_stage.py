@@ -156,6 +156,15 @@ def test_killed_it_leaves_nothing(rehearse):
     ended(rehearsal, -signal.SIGKILL)
 
 
+def test_killed_it_leaves_nothing_that_a_program_started(rehearse):
+    server = ("import socket,sys\ns=socket.create_server(('127.0.0.1',int(sys.argv[1])))\nwhile True:\n c=s.accept()[0]\n while c.recv(99): c.sendall(b'+PONG\\n')")
+    program = {"program": ["/bin/sh", "-c", "/usr/bin/python3 -S -c \"$1\" $2 & wait", "sh", server, "{port}"], "send": "PING\n", "expect": "+PONG"}
+    rehearsal = rehearse({**SCENARIO, "workers": 1, "dependencies": {"prices": program}}).until_it_plays()
+    assert len(rehearsal.named("python3")) == 1
+    rehearsal.process.kill()
+    ended(rehearsal, -signal.SIGKILL)
+
+
 def test_killed_while_it_starts_it_leaves_nothing(rehearse):
     for after_ms in (0, 2, 5, 10, 20, 40):
         rehearsal = rehearse({**SCENARIO, "workers": 32})

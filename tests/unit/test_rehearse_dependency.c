@@ -107,7 +107,7 @@ static void play(void)
 	ck_assert_ptr_nonnull(board);
 	running = dependencies_start(&scenario, board, children, &count);
 	ck_assert_ptr_nonnull(running);
-	ck_assert_uint_eq(count, dependency.kind == DEPENDENCY_SERVER ? 1 : 0);
+	ck_assert_uint_eq(count, dependency.kind == DEPENDENCY_ADDRESS ? 0 : 1);
 	caller = caller_new(&scenario, board);
 	ck_assert_ptr_nonnull(caller);
 	board_start(board, clock_ns());

@@ -48,8 +48,7 @@ void children_free(struct children *children)
 	*children = (struct children){0};
 }
 
-/* -1: none. */
-static void keep_one_file(int kept)
+void child_keep_file(int kept)
 {
 	unsigned first = STDERR_FILENO + 1;
 
@@ -77,7 +76,7 @@ pid_t child_fork_with(int kept)
 	signal(SIGINT, SIG_DFL);
 	signal(SIGTERM, SIG_DFL);
 	signal(SIGHUP, SIG_DFL);
-	keep_one_file(kept);
+	child_keep_file(kept);
 	return 0;
 }
 

@@ -35,6 +35,8 @@ pid_t child_fork(void);
 /* The same, but one descriptor of the parent's stays open in the child, as CHILD_KEPT. */
 pid_t child_fork_with(int kept);
 #define CHILD_KEPT 3
+/* In a child that was forked otherwise: closes all descriptors but the first three and that one, which becomes CHILD_KEPT; -1: none. */
+void child_keep_file(int kept);
 /* Kills it, waits for it, and makes it 0, which is nobody. For who started it, and has not given it to children_add as ours. */
 void child_kill(pid_t *pid);
 /* This process may have as many descriptors as the host allows it. */

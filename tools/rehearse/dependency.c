@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "children.h"
+#include "guard.h"
 #include "program.h"
 #include "server.h"
 
@@ -18,6 +19,7 @@ struct dependencies {
 	const struct scenario *scenario;
 	struct board *board;
 	pid_t server;
+	struct guard guard; /* of the programs */
 	struct program programs[SCENARIO_DEPENDENCIES];
 	size_t program_count;
 };
@@ -73,17 +75,26 @@ static int start_servers(struct dependencies *dependencies)
 	return r;
 }
 
+static bool has_program(const struct scenario *scenario)
+{
+	for (size_t i = 0; i < scenario->dependency_count; i++) {
+		if (scenario->dependencies[i].kind == DEPENDENCY_PROGRAM)
+			return true;
+	}
+	return false;
+}
+
 static int start_programs(struct dependencies *dependencies)
 {
 	const struct scenario *scenario = dependencies->scenario;
-	int r = 0;
+	int r = has_program(scenario) ? guard_start(&dependencies->guard) : 0;
 
 	for (size_t i = 0; r == 0 && i < scenario->dependency_count; i++) {
 		struct dependency *dependency = &scenario->dependencies[i];
 		if (dependency->kind != DEPENDENCY_PROGRAM)
 			continue;
 		struct program *program = &dependencies->programs[dependencies->program_count++];
-		r = program_start(program, dependency);
+		r = program_start(program, dependency, &dependencies->guard);
 		if (r == 0)
 			r = set_address(dependency, program->port);
 	}
@@ -100,12 +111,15 @@ struct dependencies *dependencies_start(const struct scenario *scenario, struct 
 	}
 	dependencies->scenario = scenario;
 	dependencies->board = board;
+	dependencies->guard = GUARD_NONE;
 	if (start_servers(dependencies) != 0 || start_programs(dependencies) != 0) {
 		dependencies_stop(dependencies);
 		return NULL;
 	}
 	if (dependencies->server > 0)
 		children[(*count)++] = dependencies->server;
+	if (dependencies->guard.pid > 0)
+		children[(*count)++] = dependencies->guard.pid;
 	return dependencies;
 }
 
@@ -138,6 +152,7 @@ void dependencies_stop(struct dependencies *dependencies)
 	end_notes(dependencies->board);
 	for (size_t i = 0; i < dependencies->program_count; i++)
 		program_end(&dependencies->programs[i]);
+	guard_end(&dependencies->guard);
 	forget_addresses(dependencies->scenario);
 	free(dependencies);
 }

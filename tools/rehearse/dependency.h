@@ -13,7 +13,7 @@ struct dependencies;
  * Starts all of them, before the workers: the lab's own servers in one process of their own, each on a port of 127.0.0.1, and programs.
  * They are ready when it returns, and the addresses of both are in the scenario until dependencies_stop. NULL after saying on stderr what
  * is wrong. children[] gets the pids of those that must not end before the take does (the stage watches them, and waits for none), *count
- * how many; room for SCENARIO_DEPENDENCIES + 1. Programs are not among them: their scripts end them, and dependencies_turn knows.
+ * how many: two at most. Programs are not among them: their scripts end them, and dependencies_turn knows.
  */
 struct dependencies *dependencies_start(const struct scenario *scenario, struct board *board, pid_t *children, size_t *count);
 /*

@@ -3,8 +3,9 @@
  * Why this exists: a real dependency fails in ways of its own. Two faults are possible with any program, from outside: it is stopped
  * (SIGSTOP: the kernel still takes connections and requests, and nobody answers), and it is killed and started again on its port.
  *
- * It is a session of its own, so that its own children stop and die with it, and Ctrl-C is not for them. What it writes is kept, the
- * end of it, and shown when it does not start or ends by itself: then it is the reason, and otherwise it is in the way of the tables.
+ * It is a session of its own, so that its own children stop and die with it, and Ctrl-C is not for them; when we are killed, its guard sees
+ * to that (guard.c). What it writes is kept, the end of it, and shown when it does not start or ends by itself: then it is the reason, and
+ * otherwise it is in the way of the tables.
  */
 #include "program.h"
 
@@ -24,6 +25,7 @@
 #include "caller.h"
 #include "children.h"
 #include "script.h"
+#include "signals.h"
 
 #define READY_NS  INT64_C(10000000000) /* it has this long to listen */
 #define LOOK_NS   5000000
@@ -153,6 +155,7 @@ static int launch(struct program *program)
 		close(pipe[0]);
 		return -EAGAIN;
 	}
+	guard_watch(program->guard, pid);
 	fcntl(pipe[0], F_SETFL, O_NONBLOCK);
 	program->output = pipe[0];
 	program->length = 0;
@@ -161,13 +164,19 @@ static int launch(struct program *program)
 	return 0;
 }
 
+static void kill_group(struct program *program)
+{
+	kill(-program->pid, SIGKILL);
+	guard_forget(program->guard, program->pid);
+}
+
 /* What it had started ends with it, before its number can be another's. */
 static bool has_ended(struct program *program, int *status)
 {
 	siginfo_t info = {0};
 	if (waitid(P_PID, (id_t)program->pid, &info, WEXITED | WNOHANG | WNOWAIT) < 0 || info.si_pid == 0)
 		return false;
-	kill(-program->pid, SIGKILL);
+	kill_group(program);
 	waitpid(program->pid, status, 0);
 	program->pid = 0;
 	return true;
@@ -176,7 +185,7 @@ static bool has_ended(struct program *program, int *status)
 void program_end(struct program *program)
 {
 	if (program->pid > 0)
-		kill(-program->pid, SIGKILL);
+		kill_group(program);
 	child_kill(&program->pid);
 	if (program->output >= 0)
 		close(program->output);
@@ -213,10 +222,11 @@ static int await_ready(struct program *program)
 			return say_ended(program, status);
 		if (call_clock_ns() >= until_ns)
 			return say_deaf(program);
-		if (nanosleep(&(struct timespec){.tv_nsec = LOOK_NS}, NULL) != 0) {
+		if (signals_came() != 0) {
 			program_end(program);
 			return -EINTR;
 		}
+		nanosleep(&(struct timespec){.tv_nsec = LOOK_NS}, NULL);
 	}
 	return 0;
 }
@@ -228,9 +238,9 @@ static int say_broken(const struct dependency *dependency, int error)
 	return error;
 }
 
-int program_start(struct program *program, const struct dependency *dependency)
+int program_start(struct program *program, const struct dependency *dependency, struct guard *guard)
 {
-	*program = (struct program){.dependency = dependency, .output = -1};
+	*program = (struct program){.dependency = dependency, .guard = guard, .output = -1};
 	int r = find_port(&program->port);
 	if (r == 0)
 		r = launch(program);

@@ -2,7 +2,7 @@
 """System tests: the real programs, real processes, real signals.
 
 RESC_VARIANT names the build: "test" (default), in which time is moved by the tests and failpoints exist; with "release" only the tests
-that are marked smoke run, in real time.
+that are marked smoke, or plays, run, in real time.
 """
 import glob
 import os
@@ -18,6 +18,7 @@ import keeper  # noqa: E402
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "smoke: also runs against the release build, in real time")
+    config.addinivalue_line("markers", "plays: runs against the release build alone: it plays a rehearsal, which takes real time")
 
 
 def pytest_sessionstart(session):
@@ -28,10 +29,12 @@ def pytest_sessionstart(session):
 
 
 def pytest_collection_modifyitems(config, items):
-    if harness.VARIANT != "release":
-        return
+    real_time = harness.VARIANT not in ("test", "asan", "tsan")
     for item in items:
-        if item.get_closest_marker("smoke") is None:
+        plays = item.get_closest_marker("plays") is not None
+        if plays and not real_time:
+            item.add_marker(pytest.mark.skip(reason="plays in real time"))
+        if harness.VARIANT == "release" and not plays and item.get_closest_marker("smoke") is None:
             item.add_marker(pytest.mark.skip(reason="needs the test clock"))
 
 

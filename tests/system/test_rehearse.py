@@ -15,7 +15,7 @@ import pytest
 from harness import RESCTL, TOP, VARIANT, until
 
 pytestmark = pytest.mark.smoke
-plays = pytest.mark.skipif(VARIANT in ("test", "asan", "tsan"), reason="plays in real time")
+plays = pytest.mark.plays
 
 SCENARIO = {
     "title": "A dependency that hangs", "duration": "1500ms", "workers": 2, "views": ["own", "shared"],

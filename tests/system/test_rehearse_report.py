@@ -8,12 +8,12 @@ import json
 import subprocess
 
 import pytest
-from harness import RESCTL, VARIANT
+from harness import RESCTL
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 
-pytestmark = [pytest.mark.smoke, pytest.mark.skipif(VARIANT in ("test", "asan", "tsan"), reason="plays in real time")]
+pytestmark = [pytest.mark.smoke, pytest.mark.plays]
 
 PICTURES = ["Load", "What clients got", "Refused, by reason", "Breaker", "Latency", "Bulkhead", "Tokens", "Throttle"]
 LEAST_TEXT = 11  # pixels

@@ -14,7 +14,7 @@ import keeper
 import pytest
 from harness import BUILD, RESCTL, SHM, state_of, until
 
-pytestmark = pytest.mark.smoke
+pytestmark = [pytest.mark.smoke, pytest.mark.plays]
 
 PROGRAM = os.path.join(BUILD, "resctl-rehearse")
 numbers = itertools.count(1)

@@ -278,6 +278,15 @@ def test_a_signal_does_not_wait_for_a_rescd_that_does_not_start(rehearse, tmp_pa
     rehearsal.nothing_is_left()
 
 
+def test_too_few_descriptors_are_named_with_the_remedy(rehearse, tmp_path):
+    script = tmp_path / "with-few"
+    script.write_text("#!/bin/sh\nulimit -n 30\nexec %s \"$@\"\n" % PROGRAM)
+    script.chmod(0o755)
+    rehearsal = rehearse({**SCENARIO, "workers": 60}, program=str(script))
+    ended(rehearsal, 3)
+    assert "Too many open files; a higher `ulimit -n`" in rehearsal.said()
+
+
 # ---- what others left ----
 
 

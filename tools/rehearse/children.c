@@ -112,7 +112,8 @@ int children_add(struct children *children, const char *name, pid_t pid, bool ou
 	int fd = (int)syscall(SYS_pidfd_open, pid, 0);
 	if (fd < 0) {
 		int r = -errno;
-		fprintf(stderr, "resctl rehearse: %s cannot be watched: %s\n", name, strerror(-r));
+		fprintf(stderr, "resctl rehearse: %s cannot be watched: %s%s\n", name, strerror(-r),
+		        r == -EMFILE ? "; a higher `ulimit -n` lets this process have more" : "");
 		return r;
 	}
 	struct child *child = &children->items[children->count];

@@ -95,7 +95,9 @@ struct text latency_text(uint64_t us)
 
 struct text latency_fine_text(double us)
 {
-	return us > 0 && us < 0.5 ? (struct text){"<1us"} : latency_text((uint64_t)(us + 0.5));
+	if (us > 0 && us < 0.5)
+		return (struct text){"<1us"};
+	return latency_text((uint64_t)(us + 0.5));
 }
 
 int duration_parse(const char *text, uint64_t most_ms, uint64_t *ms)

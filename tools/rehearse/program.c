@@ -29,6 +29,7 @@
 
 #define READY_NS  INT64_C(10000000000) /* it has this long to listen */
 #define LOOK_NS   5000000
+#define READS     512u /* of what it writes, a turn: 1 MiB */
 #define PORT_MARK "{port}"
 #define PORT_TEXT 8
 
@@ -83,7 +84,8 @@ static void read_output(struct program *program)
 {
 	char text[PROGRAM_OUTPUT];
 	ssize_t n;
-	while (program->output >= 0 && (n = read(program->output, text, sizeof(text))) > 0)
+	/* As much as a talkative one writes until the next turn; one that writes without end waits for it. */
+	for (unsigned i = 0; i < READS && program->output >= 0 && (n = read(program->output, text, sizeof(text))) > 0; i++)
 		keep_last(program, text, (size_t)n);
 }
 

@@ -211,11 +211,25 @@ def test_a_report_that_cannot_be_written_is_told_before_anything_is_played(scena
 
 
 @plays
-def test_a_signal_ends_it_and_is_told(scenario):
-    path = scenario(duration="20s", views=["shared"], compare=[])
-    with subprocess.Popen([RESCTL, "rehearse", str(path)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+def test_a_signal_ends_it_and_what_was_played_is_shown(scenario, tmp_path):
+    path, report = scenario(duration="20s", views=["shared"], compare=[]), tmp_path / "report.html"
+    with subprocess.Popen([RESCTL, "rehearse", str(path), "--report", str(report)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE) as process:
         until(lambda: b"TIME " in process.stdout.readline(), what="it plays")
         process.send_signal(signal.SIGINT)
-        told = process.communicate(timeout=20)[1].decode()
-    assert process.returncode == 128 + signal.SIGINT and "Interrupt" in told
+        shown, told = (text.decode() for text in process.communicate(timeout=20))
+    assert process.returncode == 128 + signal.SIGINT
+    assert told == "resctl rehearse: ended by a signal: Interrupt; no report is written\n" and not report.exists()
+    assert "\nWhat happened until it was stopped\nVIEW " in shown and re.search(r"\nshared, [0-9.]+m?s of 20s +\d", shown)
+    assert shown.endswith("\nNot complete: 0 of 1 takes went to the end. Nothing was judged.\n") and "What was expected" not in shown
+
+
+@plays
+def test_a_signal_leaves_no_half_of_a_document(scenario):
+    path = scenario(duration="20s", views=["shared"], compare=[])
+    with subprocess.Popen([RESCTL, "rehearse", str(path), "--json"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE) as process:
+        until(lambda: any("resc.rehearse-%d-" % process.pid in name for name in os.listdir("/dev/shm")), what="it plays")
+        process.send_signal(signal.SIGTERM)
+        shown, told = process.communicate(timeout=20)
+    assert process.returncode == 128 + signal.SIGTERM and shown == b"" and b"Terminated" in told

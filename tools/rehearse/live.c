@@ -45,7 +45,7 @@ struct live {
 	FILE *out;
 	const struct scenario *scenario;
 	enum view view;
-	int64_t width_ns;
+	int64_t width_ns, end_ns;
 	size_t printed;  /* rows */
 	uint32_t waited; /* requests before this one have ended, or their rows are printed */
 	struct table *table;
@@ -179,6 +179,7 @@ void live_begin(struct live *live, const struct scenario *scenario, enum view vi
 	live->scenario = scenario;
 	live->view = view;
 	live->width_ns = row_width(scenario->duration_ns);
+	live->end_ns = scenario->duration_ns;
 	live->printed = 0;
 	live->waited = 0;
 	choose_breakers(live);
@@ -285,7 +286,7 @@ static int64_t row_end(const struct live *live, int64_t from_ns)
 {
 	int64_t end = from_ns + live->width_ns;
 
-	return end < live->scenario->duration_ns ? end : live->scenario->duration_ns;
+	return end < live->end_ns ? end : live->end_ns;
 }
 
 static void add_row(struct live *live, const struct take *take, const struct second *s, int64_t from_ns)
@@ -387,6 +388,7 @@ void live_end(struct live *live, const struct take *take)
 {
 	char why[300];
 
+	live->end_ns = take->duration_ns;
 	print_rows(live, take, SIZE_MAX);
 	if (live->table != NULL && table_omitted(live->table)[0] != '\0')
 		fprintf(live->out, "(left out for want of room: %s)\n", table_omitted(live->table));

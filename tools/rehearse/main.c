@@ -325,11 +325,17 @@ static int answer_check(const struct rehearsal *rehearsal, bool good, const stru
 
 #ifndef RESC_TEST_CLOCK
 
-/* Before minutes are spent on it. */
+/* Before minutes are spent on it. Where there was no file, there is none until there is a report. */
 static int check_report(const char *path)
 {
-	int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666);
+	const int flags = O_WRONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
+	int fd = open(path, flags | O_CREAT | O_EXCL, 0666);
+	bool made = fd >= 0;
 
+	if (fd < 0 && errno == EEXIST)
+		fd = open(path, flags | O_CREAT, 0666);
+	if (made)
+		unlink(path);
 	if (fd >= 0)
 		return close(fd) == 0 ? EXIT_GOOD : EXIT_CANNOT_PLAY;
 	complain("--report %s: it cannot be written: %s", path, strerror(errno));
@@ -375,8 +381,6 @@ static int play_take(struct rehearsal *rehearsal, const struct scenario *scenari
 	rehearsal->take_count++;
 	if (rehearsal->live != NULL)
 		live_end(rehearsal->live, take);
-	if (r > 0)
-		complain("ended by a signal: %s", strsignal(r));
 	return r > 0 ? EXIT_SIGNAL + r : EXIT_GOOD;
 }
 
@@ -456,6 +460,18 @@ static int judge(const struct rehearsal *rehearsal)
 	return r;
 }
 
+/* Who has watched for a minute and stops it wants to see what came of that minute. */
+static void tell_interrupted(const struct rehearsal *rehearsal, int number)
+{
+	const struct scenarios *s = &rehearsal->scenarios;
+	int64_t length_ns;
+
+	if (rehearsal->live != NULL)
+		print_unfinished(&rehearsal->live_screen, rehearsal->json ? stderr : stdout, s, rehearsal->takes, rehearsal->take_count,
+		                 count_takes(s, &length_ns));
+	complain("ended by a signal: %s%s", strsignal(number), rehearsal->report != NULL ? "; no report is written" : "");
+}
+
 static int rehearse(struct rehearsal *rehearsal)
 {
 	int r = prepare(rehearsal);
@@ -466,6 +482,8 @@ static int rehearse(struct rehearsal *rehearsal)
 		r = play(rehearsal);
 	if (r == EXIT_GOOD)
 		r = judge(rehearsal);
+	else if (r > EXIT_SIGNAL)
+		tell_interrupted(rehearsal, r - EXIT_SIGNAL);
 	live_free(rehearsal->live);
 	for (size_t i = 0; i < rehearsal->take_count; i++)
 		take_free(&rehearsal->takes[i]);

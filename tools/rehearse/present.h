@@ -22,6 +22,9 @@ void live_free(struct live *live);
 /* Totals by view, verdicts with published and own figures side by side, comparison of the views, the game day's answers. */
 void print_result(const struct screen *screen, FILE *out, const struct scenarios *scenarios, const struct take *takes, size_t take_count,
                   const struct outcome *outcome);
+/* The same of what a signal ended: the totals so far, of `planned` takes, and nothing is judged. Nothing where nothing was played. */
+void print_unfinished(const struct screen *screen, FILE *out, const struct scenarios *scenarios, const struct take *takes,
+                      size_t take_count, size_t planned);
 /* Everything, as one document; a new reference, NULL: out of memory. docs/rehearsal.schema.json is its schema. */
 json_t *result_json(const struct scenarios *scenarios, const struct take *takes, size_t take_count, const struct outcome *outcome);
 /* One HTML file that needs nothing else. 0 or -errno. */

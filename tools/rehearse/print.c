@@ -82,12 +82,24 @@ static bool occurs(const struct printing *p, const char *figure)
 	return false;
 }
 
+/* "own", and of a take that was stopped: "own, 2.3s of 6s". */
+static void add_view(struct table *table, const struct take *take)
+{
+	const char *view = view_name(take->view);
+
+	if (take->duration_ns >= take->scenario->duration_ns)
+		table_add(table, STYLE_PLAIN, "%s", view);
+	else
+		table_add(table, STYLE_DOUBT, "%s, %s of %s", view, duration_text((uint64_t)(take->duration_ns / 1000000)).s,
+		          duration_text((uint64_t)(take->scenario->duration_ns / 1000000)).s);
+}
+
 static bool has_variants(const struct printing *p)
 {
 	return p->scenarios->count > 1 || p->scenarios->items[0].variant[0] != '\0';
 }
 
-static void print_totals(const struct printing *p)
+static void print_totals(const struct printing *p, const char *title)
 {
 	struct column columns[TOTALS + 2];
 	size_t chosen[TOTALS], count = 0, names = 0;
@@ -105,14 +117,14 @@ static void print_totals(const struct printing *p)
 	for (size_t t = 0; table != NULL && t < p->take_count; t++) {
 		if (has_variants(p))
 			table_add(table, STYLE_PLAIN, "%s", p->takes[t].scenario->variant);
-		table_add(table, STYLE_PLAIN, "%s", view_name(p->takes[t].view));
+		add_view(table, &p->takes[t]);
 		for (size_t i = 0; i < count; i++) {
 			double value = whole_figure(&p->takes[t], totals[chosen[i]].figure, "");
 			table_add(table, value > 0 ? totals[chosen[i]].style : STYLE_PLAIN, "%s",
 			          isnan(value) ? "-" : figure_value_text(totals[chosen[i]].unit, value).s);
 		}
 	}
-	put_title(p, "What happened");
+	put_title(p, title);
 	put_table(p, table);
 }
 
@@ -127,7 +139,7 @@ static void add_load(const struct printing *p, struct table *table, const struct
 	table_add(table, STYLE_PLAIN, "%s", load);
 	if (has_variants(p))
 		table_add(table, STYLE_PLAIN, "%s", take->scenario->variant);
-	table_add(table, STYLE_PLAIN, "%s", view_name(take->view));
+	add_view(table, take);
 	for (size_t i = 0; i < LOAD_FIGURES; i++) {
 		double value = whole_figure(take, load_figures[i], load);
 		table_add(table, STYLE_PLAIN, "%s", isnan(value) ? "-" : figure_value_text(figure_find(load_figures[i])->unit, value).s);
@@ -188,7 +200,7 @@ static void print_counts(const struct printing *p)
 		char words[400];
 		if (has_variants(p))
 			table_add(table, STYLE_PLAIN, "%s", take->scenario->variant);
-		table_add(table, STYLE_PLAIN, "%s", view_name(take->view));
+		add_view(table, take);
 		add_figure(table, take, "attempts_per_request", UNIT_RATIO);
 		add_figure(table, take, "attempts_per_request_worst", UNIT_RATIO);
 		add_figure(table, take, "retries_per_second_worst", UNIT_COUNT);
@@ -329,7 +341,7 @@ void print_result(const struct screen *screen, FILE *out, const struct scenarios
 	const struct printing p = {screen, out, scenarios, takes, take_count, outcome};
 	char words[600];
 
-	print_totals(&p);
+	print_totals(&p, "What happened");
 	print_loads(&p);
 	print_counts(&p);
 	if (outcome->verdicts.count > 0) {
@@ -345,4 +357,25 @@ void print_result(const struct screen *screen, FILE *out, const struct scenarios
 	fputs(style_on(screen, outcome->good ? STYLE_STRONG : STYLE_BAD), out);
 	put_wrapped(screen, out, 0, words);
 	fputs(style_off(screen, STYLE_STRONG), out);
+}
+
+void print_unfinished(const struct screen *screen, FILE *out, const struct scenarios *scenarios, const struct take *takes,
+                      size_t take_count, size_t planned)
+{
+	/* Stopped before everybody was there: nothing of it happened. */
+	if (take_count > 0 && takes[take_count - 1].duration_ns == 0)
+		take_count--;
+	const struct printing p = {screen, out, scenarios, takes, take_count, NULL};
+	char words[200];
+
+	if (take_count == 0)
+		return;
+	print_totals(&p, "What happened until it was stopped");
+	print_loads(&p);
+	print_counts(&p);
+	size_t whole = take_count - (takes[take_count - 1].duration_ns < takes[take_count - 1].scenario->duration_ns);
+	snprintf(words, sizeof(words), "Not complete: %zu of %zu takes went to the end. Nothing was judged.", whole, planned);
+	fprintf(out, "\n%s", style_on(screen, STYLE_BAD));
+	put_wrapped(screen, out, 0, words);
+	fputs(style_off(screen, STYLE_BAD), out);
 }

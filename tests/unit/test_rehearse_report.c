@@ -12,6 +12,7 @@
 
 #include "present.h"
 #include "report.h"
+#include "telling.h"
 
 #define HOSTILE       "<script>alert('a')</script> & \"b\" \033[31m\342\200\256"
 #define SECOND        INT64_C(1000000000)
@@ -263,7 +264,7 @@ START_TEST(expectations_stand_before_everything_else)
 	const char *table = strstr(report, "<table>"), *section = strstr(report, "<section>");
 
 	ck_assert(table != NULL && section != NULL && table < section);
-	ck_assert_ptr_nonnull(strstr(report, "2 of 4 expectations do not hold."));
+	ck_assert_ptr_nonnull(strstr(report, "1 of 2 expectations does not hold."));
 	ck_assert_uint_eq(count(report, ">72<"), 1);
 }
 END_TEST
@@ -344,8 +345,35 @@ START_TEST(a_second_is_told_as_it_was)
 	ck_assert_ptr_nonnull(
 	        strstr(text, "  3s       40       0        27      13     0     10         0.25     0  OOOOOOOO  hangs; refused: 30 open"));
 	ck_assert_ptr_nonnull(strstr(text, "NOT SO"));
-	ck_assert_ptr_nonnull(strstr(text, "2 of 4 expectations do not hold."));
+	ck_assert_ptr_nonnull(strstr(text, "1 of 2 expectations does not hold."));
 	free(text);
+}
+END_TEST
+
+/* What a figure is divided by is said as far as it is another one. */
+START_TEST(what_is_divided_by_what_is_said)
+{
+	static const struct {
+		struct figure_ref to;
+		const char *words;
+	} cases[] = {
+	        {{.figure = "failing_calls", .of = "prices", .view = VIEW_OWN}, "the same on own views"},
+	        {{.figure = "failing_calls", .of = "prices", .view = VIEW_SHARED}, "the same on the shared view"},
+	        {{.figure = "failing_calls", .of = "prices", .variant = "as it is", .view = -1}, "the same"},
+	        {{.figure = "failing_calls", .of = "prices", .variant = "before", .view = VIEW_OWN}, "the same of before on own views"},
+	        {{.figure = "offered", .view = -1}, "requests offered"},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct expectation e = {.what = {.figure = "failing_calls", .of = "prices", .variant = "as it is", .view = -1},
+		                        .relative = true,
+		                        .to = cases[i].to};
+		char text[200], wanted[200];
+		e.what.to_ns = e.to.to_ns = SCENARIO_FOREVER;
+		expectation_words(&e, text, sizeof(text));
+		snprintf(wanted, sizeof(wanted), "prices: failing calls, divided by %s", cases[i].words);
+		ck_assert_str_eq(text, wanted);
+	}
 }
 END_TEST
 
@@ -356,6 +384,7 @@ int main(void)
 	SRunner *runner = srunner_create(suite);
 
 	tcase_add_checked_fixture(tcase, set_up, tear_down);
+	tcase_add_test(tcase, what_is_divided_by_what_is_said);
 	tcase_add_test(tcase, every_picture_is_there_for_each_view);
 	tcase_add_test(tcase, no_text_is_markup);
 	tcase_add_test(tcase, nothing_is_from_elsewhere);

@@ -455,10 +455,10 @@ START_TEST(a_second_that_is_too_bad_aborts_when_its_requests_had_time_to_end)
 	day_make(&d);
 	d.stop.value = 0.61;
 	ck_assert_ptr_null(look(&d, 2900)); /* second 0: 2 of 3 */
-	ck_assert_str_eq(look(&d, 3000), "aborted: users: share of requests answered in second 1: 60%, expected at least 61%");
+	ck_assert_str_eq(look(&d, 3000), "aborted: users: share of requests answered, from 1s to 2s: 60%, expected at least 61%");
 	d.m->take.stopped = d.m->board.why_stopped;
 	struct game_day_result result = day_judge(&d, false);
-	ck_assert_str_eq(result.aborted, "users: share of requests answered in second 1: 60%, expected at least 61%");
+	ck_assert_str_eq(result.aborted, "users: share of requests answered, from 1s to 2s: 60%, expected at least 61%");
 	ck_assert(result.steady && !result.hypothesis_holds);
 	free(d.m);
 }

@@ -104,14 +104,14 @@ static bool look_at_second(const struct game_day *day, const struct take *take, 
 {
 	const struct takes alone = {take, 1};
 	struct verdict verdict;
-	char when[48];
+	char when[64];
 
 	for (size_t i = 0; i < day->abort_count; i++) {
 		if (!judge(&day->abort[i], &alone, take, second * SECOND_NS, (second + 1) * SECOND_NS, &verdict))
 			continue;
 		if (verdict.holds || isnan(verdict.value))
 			continue;
-		snprintf(when, sizeof(when), " in second %lld", (long long)second);
+		snprintf(when, sizeof(when), ", from %llds to %llds", (long long)second, (long long)second + 1);
 		return stop(&verdict, ABORTED, when, stopped);
 	}
 	return false;

@@ -53,6 +53,7 @@ struct live {
 	enum cell cells[COLUMNS_MOST];
 	size_t count;
 	unsigned note_width; /* 0: no limit */
+	bool explained;      /* the letters */
 	unsigned breaker_count;
 	uint16_t breakers[BREAKERS_MOST]; /* resources */
 	char titles[BREAKERS_MOST][TITLE_SIZE];
@@ -195,6 +196,10 @@ void live_begin(struct live *live, const struct scenario *scenario, enum view vi
 	if (scenario->threads > 1)
 		fprintf(live->out, " of %" PRIu32 " threads", scenario->threads);
 	fprintf(live->out, ", %s\n", duration_text((uint64_t)(scenario->duration_ns / 1000000)).s);
+	if (!live->explained && live->breaker_count > 0 && view == VIEW_OWN && scenario->workers <= LETTERS_MOST) {
+		fputs("(a breaker each: . closed, h half-open, O open)\n", live->out);
+		live->explained = true;
+	}
 	fflush(live->out);
 }
 

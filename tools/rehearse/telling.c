@@ -130,11 +130,19 @@ bool scenario_policy(const struct scenario *scenario, const char *resource, stru
 
 /* ---- sentences ---- */
 
-/* Also of the game day's answers. */
-static void count_verdicts(const struct outcome *outcome, size_t *held, size_t *all)
+/* As they stand in the table: one that is asked of both views is one. */
+static void count_expectations(const struct outcome *outcome, size_t *held, size_t *all)
 {
-	*all = outcome->verdicts.count;
-	*held = *all - outcome->verdicts.failed;
+	struct verdict_row *rows = verdict_rows(&outcome->verdicts, all);
+
+	*held = 0;
+	for (size_t i = 0; rows != NULL && i < *all; i++)
+		*held += rows[i].holds;
+	if (rows == NULL) { /* there are none, or no memory */
+		*all = outcome->verdicts.count;
+		*held = *all - outcome->verdicts.failed;
+	}
+	free(rows);
 }
 
 static void game_day_words(const struct game_day_result *day, char *text, size_t size)
@@ -151,7 +159,7 @@ void outcome_words(const struct outcome *outcome, char *text, size_t size)
 {
 	size_t held, all, used = 0;
 
-	count_verdicts(outcome, &held, &all);
+	count_expectations(outcome, &held, &all);
 	text[0] = '\0';
 	if (outcome->game_day.given) {
 		game_day_words(&outcome->game_day, text, size);
@@ -162,6 +170,8 @@ void outcome_words(const struct outcome *outcome, char *text, size_t size)
 		snprintf(text, size, "Nothing was expected; this is what happened.");
 	else if (all == 1)
 		snprintf(text + used, size - used, "%sWhat was expected %s.", gap, held == 1 ? "holds" : "does not hold");
+	else if (all == 2 && held == all)
+		snprintf(text + used, size - used, "%sBoth expectations hold.", gap);
 	else if (all > 0 && held == all)
 		snprintf(text + used, size - used, "%sAll %zu expectations hold.", gap, all);
 	else if (all > 0)
@@ -214,18 +224,28 @@ void open_words(const struct take *take, char *text, size_t size)
 	}
 }
 
+/* Variant and view are another matter. */
+static bool same_figure(const struct figure_ref *a, const struct figure_ref *b)
+{
+	return strcmp(a->figure, b->figure) == 0 && strcmp(a->of, b->of) == 0 && a->from_ns == b->from_ns && a->to_ns == b->to_ns &&
+	       a->nth == b->nth && a->width_ns == b->width_ns;
+}
+
 void expectation_words(const struct expectation *expectation, char *text, size_t size)
 {
-	const struct figure_ref *to = &expectation->to;
-	char words[256];
+	static const char *const on[] = {[VIEW_OWN] = " on own views", [VIEW_SHARED] = " on the shared view"};
+	const struct figure_ref *what = &expectation->what, *to = &expectation->to;
+	char words[256] = "the same";
 
-	figure_text(&expectation->what, text, size);
+	figure_text(what, text, size);
 	size_t used = strlen(text);
 	if (!expectation->relative || used >= size)
 		return;
-	figure_text(to, words, sizeof(words));
-	snprintf(text + used, size - used, ", relative to %s%s%s%s%s", words, to->variant[0] != '\0' ? " " : "", to->variant,
-	         to->view < 0 ? "" : ", ", to->view < 0 ? "" : view_words((enum view)to->view));
+	if (!same_figure(what, to))
+		figure_text(to, words, sizeof(words));
+	bool elsewhere = to->variant[0] != '\0' && strcmp(to->variant, what->variant) != 0;
+	snprintf(text + used, size - used, ", divided by %s%s%s%s", words, elsewhere ? " of " : "", elsewhere ? to->variant : "",
+	         to->view < 0 ? "" : on[to->view]);
 }
 
 /* ---- verdicts by row ---- */

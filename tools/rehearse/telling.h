@@ -49,7 +49,7 @@ struct verdict_row {
 
 /* In the order of the variants; *count of them, to be freed. NULL: none, or out of memory. */
 struct verdict_row *verdict_rows(const struct verdicts *verdicts, size_t *count);
-/* What an expectation is about: "prices: calls received, relative to ...". */
+/* What an expectation is about: "prices: calls received, divided by the same on own views". */
 void expectation_words(const struct expectation *expectation, char *text, size_t size);
 /* Whether anything was asked of that view; whether anything is published. */
 bool verdicts_view(const struct verdicts *verdicts, enum view view);

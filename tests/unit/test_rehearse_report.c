@@ -269,6 +269,24 @@ START_TEST(expectations_stand_before_everything_else)
 }
 END_TEST
 
+START_TEST(a_view_alone_has_its_pictures_side_by_side_and_is_judged_where_something_was_expected)
+{
+	struct scenarios nothing = scenarios;
+	struct outcome outcome;
+
+	ck_assert_ptr_nonnull(strstr(report, "<div class=\"beside\">"));
+	ck_assert_ptr_null(strstr(report, "<div class=\"alone\">"));
+	free(report);
+	nothing.expectation_count = nothing.comparison_count = 0;
+	ck_assert_int_eq(outcome_judge(&nothing, takes, 1, &outcome), 0);
+	ck_assert_int_eq(report_write(path, &nothing, takes, 1, &outcome), 0);
+	outcome_free(&outcome);
+	report = read_all(path);
+	ck_assert_ptr_nonnull(strstr(report, "<div class=\"alone\">"));
+	ck_assert_ptr_nonnull(strstr(report, "<p class=\"verdict\">Nothing was expected"));
+}
+END_TEST
+
 START_TEST(what_cannot_be_written_is_told)
 {
 	struct outcome outcome;
@@ -384,6 +402,7 @@ int main(void)
 	SRunner *runner = srunner_create(suite);
 
 	tcase_add_checked_fixture(tcase, set_up, tear_down);
+	tcase_add_test(tcase, a_view_alone_has_its_pictures_side_by_side_and_is_judged_where_something_was_expected);
 	tcase_add_test(tcase, what_is_divided_by_what_is_said);
 	tcase_add_test(tcase, every_picture_is_there_for_each_view);
 	tcase_add_test(tcase, no_text_is_markup);

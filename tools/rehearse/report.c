@@ -161,8 +161,11 @@ static void put_head(struct report *r)
 		put(r, " of experiment ", first->experiment, "");
 	put(r, "</p><h1>", first->title, "</h1>\n");
 	outcome_words(r->outcome, words, sizeof(words));
-	fprintf(r->out, "<p class=\"verdict %s\">%s ", class_of(r->outcome->good), r->outcome->good ? "\342\234\223" : "\342\234\227");
-	put(r, "", words, "</p>\n");
+	if (r->outcome->verdicts.count == 0 && !r->outcome->game_day.given)
+		put(r, "<p class=\"verdict\">", words, "</p>\n");
+	else
+		put(r, r->outcome->good ? "<p class=\"verdict good\">\342\234\223 " : "<p class=\"verdict bad\">\342\234\227 ", words,
+		    "</p>\n");
 	if (first->about != NULL)
 		put(r, "<p>", first->about, "</p>\n");
 	fputs("</header>\n", r->out);
@@ -479,6 +482,15 @@ static void put_setting(const struct report *r, const struct scenario *s)
 	free(configuration);
 }
 
+static void put_stopped(const struct report *r, const struct take *take)
+{
+	if (take->stopped == NULL)
+		return;
+	put(r, "<p class=\"bad\">", view_words(take->view), " stopped after ");
+	fputs(number_text((double)take->duration_ns / 1e9, 1).s, r->out);
+	put(r, " s: ", take->stopped, "</p>\n");
+}
+
 static void put_variant(struct report *r, const struct scenario *scenario)
 {
 	struct pair pair = {.count = 0};
@@ -496,12 +508,14 @@ static void put_variant(struct report *r, const struct scenario *scenario)
 		put(r, "<p>", scenario->variant_about, "</p>\n");
 	put_setting(r, scenario);
 	for (size_t i = 0; i < pair.count; i++)
-		if (pair.takes[i]->stopped != NULL)
-			put(r, "<p class=\"bad\">Stopped early: ", pair.takes[i]->stopped, "</p>\n");
+		put_stopped(r, pair.takes[i]);
+	/* A view alone has the width for two pictures side by side. */
+	fprintf(r->out, "<div class=\"%s\">", pair.count == 1 ? "alone" : "beside");
 	put_rows(r, &pair, false);
 	for (uint16_t n = 0; n < scenario->resource_count; n++)
 		put_bands(r, &pair, n);
 	put_rows(r, &pair, true);
+	fputs("</div>\n", r->out);
 	for (size_t i = 0; i < pair.count; i++)
 		put_seconds(r, pair.takes[i]);
 	fputs("</section>\n", r->out);

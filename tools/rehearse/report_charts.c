@@ -15,7 +15,10 @@
 #include "report.h"
 
 #define SLOTS_MOST        80
+#define SLOTS_LEAST       20
+#define SLOT_REQUESTS     5
 #define SAMPLE_SLOTS_MOST 150
+#define BRIDGE_NS         INT64_C(500000000)
 #define COUNT_OF(a)       (sizeof(a) / sizeof((a)[0]))
 
 /* ---- charts ---- */
@@ -82,6 +85,16 @@ static void set_slots(struct chart *chart, const struct take *take, int64_t most
 
 /* ---- of requests and calls ---- */
 
+/* Slots in which there are some requests: 50 a second are 2 and 3 in a row of 50 ms, which looks like a load that shakes. */
+static void set_request_slots(struct chart *chart, const struct take *take)
+{
+	int64_t requests = take->board->request_count, least = take->duration_ns / SLOTS_LEAST;
+
+	if (requests > 0 && take->duration_ns / requests * SLOT_REQUESTS < least)
+		least = take->duration_ns / requests * SLOT_REQUESTS;
+	set_slots(chart, take, SLOTS_MOST, least);
+}
+
 /* One value of a second, for a series. */
 struct part {
 	const char *name;
@@ -121,7 +134,7 @@ static int add_parts(struct chart *chart, const struct take *take, int load, con
 	size_t count;
 	int r = 0;
 
-	set_slots(chart, take, SLOTS_MOST, 1);
+	set_request_slots(chart, take);
 	struct second *seconds = take_seconds(take, load, chart->slot_ns, &count);
 	if (seconds == NULL)
 		return -ENOMEM;
@@ -205,7 +218,7 @@ static int make_latency(const struct take *take, uint16_t resource, struct chart
 	size_t count;
 
 	(void)resource;
-	set_slots(out, take, SLOTS_MOST, 1);
+	set_request_slots(out, take);
 	struct second *seconds = take_seconds(take, -1, out->slot_ns, &count);
 	if (seconds == NULL)
 		return -ENOMEM;
@@ -255,6 +268,22 @@ static double throttled(const struct sample *s)
 	return (double)s->throttle * 100;
 }
 
+/* A look at the segment may be late; a line that ends for a moment would say that there was nothing. */
+static void bridge(const struct chart *chart, double *values)
+{
+	size_t most = (size_t)(BRIDGE_NS / chart->slot_ns), gap = 0;
+
+	for (size_t i = 1; i < chart->slots; i++) {
+		if (isnan(values[i])) {
+			gap++;
+			continue;
+		}
+		for (; gap > 0 && gap <= most && gap < i; gap--)
+			values[i - gap] = values[i - gap - 1];
+		gap = 0;
+	}
+}
+
 /*
  * On own views the workers' together: their sum at the end of each slot, or (share) their mean. On the shared view the value that says most
  * of a slot: the highest, or (least) the lowest.
@@ -287,6 +316,7 @@ static int add_samples(struct chart *chart, const struct take *take, uint16_t re
 			sum += isnan(last[w]) ? 0 : last[w];
 		*at = mean ? sum / workers : sum;
 	}
+	bridge(chart, series->values);
 	return 0;
 }
 

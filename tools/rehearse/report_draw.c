@@ -103,6 +103,23 @@ static void draw_values(const struct drawing *d, double top)
 	fprintf(d->out, "<text x=\"2\" y=\"11\">%s</text>", d->unit);
 }
 
+/* Above the shaded time, or beside the words before, and then as many as find room. Returns up to where the line is used. */
+static double draw_trouble_words(const struct drawing *d, const char *words, double from, double used)
+{
+	double length = (double)strlen(words), at = fmax(fmin(from, RIGHT - LETTER * length), used);
+	double room = floor((RIGHT - at) / LETTER);
+	bool whole = room >= length;
+
+	if (!whole && room < 8)
+		return used;
+	char text[sizeof(((struct trouble *)0)->words)];
+	snprintf(text, sizeof(text), "%.*s%s", whole ? (int)length : (int)room - 2, words, whole ? "" : "..");
+	fprintf(d->out, "<text class=\"f\" x=\"%.1f\" y=\"%.1f\">", at, TOP - 5);
+	html_text(d->out, text);
+	fputs("</text>", d->out);
+	return at + LETTER * ((double)strlen(text) + 1);
+}
+
 static void draw_troubles(const struct drawing *d, double bottom)
 {
 	double used = LEFT;
@@ -111,14 +128,9 @@ static void draw_troubles(const struct drawing *d, double bottom)
 		const struct trouble *t = &d->troubles->items[i];
 		double from = x_of(d, t->from_ns), to = x_of(d, t->to_ns);
 		fprintf(d->out, "<path class=\"fault\" d=\"M%.1f %.1fH%.1fV%.1fH%.1fZ\"/>", from, TOP, fmax(to, from + 1), bottom, from);
-		double width = LETTER * (double)strlen(t->words), at = fmin(from, RIGHT - width);
 		/* The same words again say nothing new. */
-		if (at < used || (i > 0 && strcmp(t->words, t[-1].words) == 0))
-			continue;
-		fprintf(d->out, "<text class=\"f\" x=\"%.1f\" y=\"%.1f\">", at, TOP - 5);
-		html_text(d->out, t->words);
-		fputs("</text>", d->out);
-		used = at + width + LETTER;
+		if (i == 0 || strcmp(t->words, t[-1].words) != 0)
+			used = draw_trouble_words(d, t->words, from, used);
 	}
 }
 

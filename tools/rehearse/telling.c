@@ -219,7 +219,7 @@ void open_words(const struct take *take, char *text, size_t size)
 			continue;
 		double ms = whole_figure(take, "open_time", scenario->resources[i]);
 		/* Of a lone one nobody needs the name. */
-		put_list(text, size, scenario->resource_count > 1 ? "%s%s %s" : "%s%s", figure_value_text(UNIT_MS, isnan(ms) ? 0 : ms).s,
+		put_list(text, size, scenario->resource_count > 1 ? "%s%s %s" : "%s%s", duration_text(isnan(ms) ? 0 : (uint64_t)ms).s,
 		         scenario->resources[i]);
 	}
 }

@@ -188,9 +188,9 @@ static void print_counts(const struct printing *p)
 	if (has_variants(p))
 		columns[count++] = (struct column){"VARIANT", false, false, 0};
 	columns[count++] = (struct column){"VIEW", false, false, 0};
-	columns[count++] = (struct column){"PER REQUEST", true, false, 0};
-	columns[count++] = (struct column){"WORST SECOND", true, false, 3};
-	columns[count++] = (struct column){"RETRIES/S", true, false, 2};
+	columns[count++] = (struct column){"CALLS/REQUEST", true, false, 0};
+	columns[count++] = (struct column){"WORST", true, false, 3};
+	columns[count++] = (struct column){"WORST RETRIES/S", true, false, 2};
 	columns[count++] = (struct column){"FALLBACKS", true, false, 4};
 	columns[count++] = (struct column){"BREAKER OPEN", false, false, 1};
 	columns[count++] = (struct column){"REFUSED", false, true, 0};
@@ -210,7 +210,7 @@ static void print_counts(const struct printing *p)
 		refusals_words(take, words, sizeof(words));
 		table_add(table, STYLE_PLAIN, "%s", words[0] != '\0' ? words : "-");
 	}
-	put_title(p, "What to count");
+	put_title(p, "What to count (worst: in the worst second)");
 	put_table(p, table);
 }
 

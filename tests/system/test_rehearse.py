@@ -205,6 +205,15 @@ def test_who_waits_at_a_terminal_for_a_document_sees_it_being_played(scenario):
 
 
 @plays
+def test_what_cannot_be_judged_is_told(scenario):
+    relative = {"figure": "failing_calls", "of": "prices", "view": "shared", "is": "at most", "value": 1,
+                "relative_to": {"figure": "failing_calls", "of": "prices", "view": "own"}}
+    done = rehearse(scenario(expect=[*SCENARIO["expect"], relative]), "--views", "shared")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.splitlines()[-1] == "Both expectations hold. 1 more could not be judged without what was left out."
+
+
+@plays
 def test_a_report_that_cannot_be_written_is_told_before_anything_is_played(scenario, tmp_path):
     done = rehearse(scenario(), "--report", tmp_path / "none" / "report.html")
     assert done.returncode == 2 and done.stdout == "" and "--report" in done.stderr and "none/report.html" in done.stderr

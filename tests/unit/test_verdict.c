@@ -208,9 +208,11 @@ START_TEST(what_it_is_relative_to_may_be_in_another_take)
 	ck_assert(!outcome.verdicts.items[0].holds); /* own to own: 1 */
 	ck_assert(outcome.verdicts.items[1].holds);
 	outcome_free(&outcome);
+	ck_assert_uint_eq(outcome.not_judged, 0);
 	/* That variant was not played: there is nothing to judge. */
 	judge_all(&expectation, 1, t.items + 2, 2, &outcome);
 	ck_assert_uint_eq(outcome.verdicts.count, 0);
+	ck_assert_uint_eq(outcome.not_judged, 1);
 	outcome_free(&outcome);
 	free(t.m);
 }

@@ -167,7 +167,8 @@ void outcome_words(const struct outcome *outcome, char *text, size_t size)
 	}
 	const char *gap = used > 0 ? " " : "";
 	if (all == 0 && used == 0)
-		snprintf(text, size, "Nothing was expected; this is what happened.");
+		snprintf(text, size, "%s; this is what happened.",
+		         outcome->not_judged > 0 ? "Nothing was expected of what was played" : "Nothing was expected");
 	else if (all == 1)
 		snprintf(text + used, size - used, "%sWhat was expected %s.", gap, held == 1 ? "holds" : "does not hold");
 	else if (all == 2 && held == all)
@@ -177,6 +178,9 @@ void outcome_words(const struct outcome *outcome, char *text, size_t size)
 	else if (all > 0)
 		snprintf(text + used, size - used, "%s%zu of %zu expectations %s not hold.", gap, all - held, all,
 		         all - held == 1 ? "does" : "do");
+	used = strlen(text);
+	if (all > 0 && outcome->not_judged > 0)
+		snprintf(text + used, size - used, " %zu more could not be judged without what was left out.", outcome->not_judged);
 }
 
 static void put_list(char *text, size_t size, const char *format, const char *value, const char *name)

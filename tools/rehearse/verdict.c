@@ -129,6 +129,19 @@ static bool game_day_is_good(const struct game_day_result *day)
 	return !day->given || day->hypothesis_holds;
 }
 
+static size_t count_not_judged(const struct scenarios *scenarios, const struct verdicts *verdicts)
+{
+	size_t judged = 0;
+
+	for (size_t i = 0; i < scenarios->expectation_count; i++) {
+		size_t v = 0;
+		while (v < verdicts->count && verdicts->items[v].expectation != &scenarios->expectations[i])
+			v++;
+		judged += v < verdicts->count;
+	}
+	return scenarios->expectation_count - judged;
+}
+
 int outcome_judge(const struct scenarios *scenarios, const struct take *takes, size_t take_count, struct outcome *out)
 {
 	const struct takes all = {takes, take_count};
@@ -143,6 +156,7 @@ int outcome_judge(const struct scenarios *scenarios, const struct take *takes, s
 		outcome_free(out);
 		return r;
 	}
+	out->not_judged = count_not_judged(scenarios, &out->verdicts);
 	out->good = out->verdicts.failed == 0 && game_day_is_good(&out->game_day);
 	return 0;
 }

@@ -30,11 +30,10 @@ say = $(if $(V),,@printf '  %-6s %s\n' $(1) $(2))
 WARN := -Wall -Wextra -Wconversion -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Werror
 OPT_release := -O2 -g
 OPT_test := -O1 -g -DRESC_TEST_CLOCK
-OPT_clang := -O2 -g
-OPT_clang-test := -O1 -g -DRESC_TEST_CLOCK
-OPT_asan := -O1 -g -DRESC_TEST_CLOCK -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
+OPT_clang := -O1
+OPT_asan := -O1 -g1 -DRESC_TEST_CLOCK -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
 OPT_asan-clock := $(filter-out -DRESC_TEST_CLOCK,$(OPT_asan))
-OPT_tsan := -O1 -g -DRESC_TEST_CLOCK -fsanitize=thread
+OPT_tsan := -O1 -g1 -DRESC_TEST_CLOCK -fsanitize=thread
 OPT_fuzz := $(OPT_asan) -fsanitize=fuzzer-no-link -fsanitize-ignorelist=tests/fuzz/ubsan.ignore
 SAN := $(filter -fsanitize=%,$(OPT_$(VARIANT)))
 CFLAGS ?=

@@ -138,7 +138,7 @@ def test_as_many_workers_as_there_may_be(rehearse):
 def ended(rehearsal, code):
     """With that exit code, and with nothing on the screen that looks like a result."""
     assert rehearsal.end() == code
-    assert "What happened" not in rehearsal.printed()
+    assert "expectation" not in rehearsal.printed()
     rehearsal.nothing_is_left()
 
 

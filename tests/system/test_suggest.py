@@ -61,7 +61,6 @@ def busy():
         rescd.clean()
 
 
-@pytest.mark.smoke
 def test_timeouts_come_with_the_share_of_healthy_calls_that_they_cut_off(busy):
     answer = busy.ask("suggest", "payments", *NOW)
     assert (answer["latency"]["measured"], answer["latency"]["not_healthy"], answer["latency"]["timed_out"]) == (1000, 0, 0)
@@ -78,7 +77,6 @@ def test_timeouts_come_with_the_share_of_healthy_calls_that_they_cut_off(busy):
     assert '"attempt": "%dms" cuts off' % best["ms"] in text
 
 
-@pytest.mark.smoke
 def test_a_limit_comes_from_the_calls_inside_also_while_rescd_is_dead(busy):
     answer = busy.ask("suggest", "payments", "--watch", "100ms")
     assert answer["load"]["samples"] == 5 and answer["load"]["watched"]
@@ -89,6 +87,17 @@ def test_a_limit_comes_from_the_calls_inside_also_while_rescd_is_dead(busy):
     text = busy.ctl("suggest", "payments", "--watch", "20ms").stdout
     assert "p50 3, p99 3, p99.9 3, most 3" in text
     assert '"limit": 5' in text and "there are 2 live workers: where each has one call at a time, a limit of 2 or more never refuses" in text
+
+
+@pytest.mark.smoke
+def test_in_real_time_it_has_measured_every_call(host):
+    rescd = host(CONFIG)
+    worker = rescd.crew(1)[0]
+    worker.batch(["enter fresh ticket=1", "leave 1 ok"] * 150)
+    answer = rescd.ask("suggest", "fresh", "--watch", "50ms")
+    assert (answer["latency"]["measured"], answer["latency"]["not_healthy"], answer["load"]["watched"]) == (150, 0, True)
+    assert answer["recommended_timeout_ms"] is not None
+    assert "of 150 calls measured" in rescd.ctl("suggest", "fresh", *NOW).stdout
 
 
 def test_a_limit_from_a_few_calls_is_doubted(busy):

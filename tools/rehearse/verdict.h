@@ -47,7 +47,7 @@ struct outcome {
 	size_t compared_count;
 	struct game_day_result game_day;
 	size_t not_judged; /* expectations about views or variants that were not played */
-	bool good; /* everything that was expected is so */
+	bool good;         /* everything that was expected is so */
 };
 
 /*

@@ -744,7 +744,7 @@ COLD static int enter_after_waiting(struct resc_resource *resource, struct enter
 
 /* ---- injected faults ---- */
 
-static bool goes_on_here(struct resc_resource *resource, uint32_t serial, bool *current)
+COLD static bool goes_on_here(struct resc_resource *resource, uint32_t serial, bool *current)
 {
 	read_lock();
 	const struct view *v = atomic_load_explicit(&resource->view, memory_order_acquire);
@@ -755,7 +755,7 @@ static bool goes_on_here(struct resc_resource *resource, uint32_t serial, bool *
 }
 
 /* Who ends it does so in the current segment, and perhaps nobody else of this process looks there while this call sleeps. */
-static bool goes_on(struct resc_resource *resource, uint32_t serial)
+COLD static bool goes_on(struct resc_resource *resource, uint32_t serial)
 {
 	bool current;
 	bool on = goes_on_here(resource, serial, &current);
@@ -766,7 +766,7 @@ static bool goes_on(struct resc_resource *resource, uint32_t serial)
 }
 
 /* Milliseconds that the call has lost. It does not sleep on where the operator has ended it. */
-static int64_t sleep_injected(struct resc_resource *resource, uint64_t began, int64_t ms, uint32_t serial)
+COLD static int64_t sleep_injected(struct resc_resource *resource, uint64_t began, int64_t ms, uint32_t serial)
 {
 	const uint64_t end = began + (uint64_t)ms * 1000000;
 	uint64_t now = (uint64_t)resc_now_ns();

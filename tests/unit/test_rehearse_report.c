@@ -282,6 +282,7 @@ START_TEST(a_view_alone_has_its_pictures_side_by_side_and_is_judged_where_someth
 	ck_assert_int_eq(report_write(path, &nothing, takes, 1, &outcome), 0);
 	outcome_free(&outcome);
 	report = read_all(path);
+	unlink(path);
 	ck_assert_ptr_nonnull(strstr(report, "<div class=\"alone\">"));
 	ck_assert_ptr_nonnull(strstr(report, "<p class=\"verdict\">Nothing was expected"));
 }

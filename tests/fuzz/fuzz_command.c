@@ -213,6 +213,16 @@ static char *take_line(char **rest)
 	return line;
 }
 
+/* --HANG, however short, is libc's: its argp then sleeps for an hour. */
+static char *take_word(char **rest)
+{
+	char *argument = take_line(rest);
+
+	if (strncmp(argument, "--H", 3) == 0)
+		argument[2] = 'h';
+	return argument;
+}
+
 static void read_input(const uint8_t *data, size_t size)
 {
 	char *rest, *line;
@@ -233,7 +243,7 @@ static void read_input(const uint8_t *data, size_t size)
 	now.envp[n] = base.variable;
 	now.argv[now.argc++] = now.rescd ? "rescd" : "resctl";
 	while (*rest != '\0' && now.argc < (int)LINES_MAX)
-		now.argv[now.argc++] = take_line(&rest);
+		now.argv[now.argc++] = take_word(&rest);
 }
 
 /* ---- what must be so ---- */

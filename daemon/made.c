@@ -8,10 +8,10 @@
  *	- One record a name, whoever asks at the same time; rescd alone writes records.
  *	- At most "made" of them at a time. When there is no room, the one that was idle longest goes first, whatever "idle" says, but
  *	  only one that is at rest and was not called for a second. If there is none, the answer is -ENOSPC and is counted.
- *	- At rest: nobody is inside or waits, no override, no injection, and the breaker is closed. An open one is what the next caller must
- *find, so it stays, until its probe was due for an hour (or for "idle", if that is longer) and nobody came: that dependency is not asked
- *	  for any more, and a table full of the dead would be closed to the living. The same for one that is half-open, whose probe was
- *	  cancelled or died, when nobody has called for so long.
+ *	- At rest: nobody is inside or waits, no override, no injection, and the breaker is closed. An open one is what the next caller
+ *	  must find, so it stays, until its probe was due for an hour (or for "idle", if that is longer) and nobody came: that
+ *	  dependency is not asked for any more, and a table full of the dead would be closed to the living. The same for one that is
+ *	  half-open, whose probe was cancelled or died, when nobody has called for so long.
  *	- The configuration's own resources are never retired here.
  *
  * How idleness is seen: by the sum of a resource's counters, which every call moves, looked at each second, or where there are very

@@ -6,10 +6,9 @@
  *
  * The protocol is in injection.h. It is that of an override, without a breaker to close at the end. Two things are different:
  *	- The setting decides, so it may not be overwritten by a setter who was stopped in the middle and lost his slot, as bytes of a text
- *	  may: it is changed by CAS from what was there before the slot was claimed, and it carries the serial. A call believes it only
- *then.
- *	- It always ends by itself, soon, and only where the configuration allows it at all. The policy is looked at first, by all: what
- *rescd forbids has no effect from the moment that the policy is written, and the word is only tidied up after it.
+ *	  may: it is changed by CAS from what was there before the slot was claimed, and it carries the serial. Only then is it believed.
+ *	- It always ends by itself, soon, and only where the configuration allows it. All look at the policy first: what rescd forbids
+ *	  has no effect from the moment that the policy is written, and the word is only tidied up after it.
  *
  * While a segment is being superseded the word moves like the others (move.c), with its serial. A call that finds it moved is left alone.
  */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Injected faults. None of these findings makes more calls fail than an operator has asked for: what is over, forbidden, or not believed
- *does nothing. But whoever reads the segment should not take it for something.
+ * does nothing. But whoever reads the segment should not take it for something.
  *
  * Why these do not alarm falsely:
  *	injection.word

@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "answer.h"
 #include "format.h"
 #include "snapshot_json.h"
 #include "streams.h"
@@ -253,29 +254,20 @@ static int run(const struct argp *argp, struct resctl *ctl, const struct line *l
 
 void complain(const char *format, ...)
 {
-	const struct screen plain = {0};
-	char text[2048];
 	va_list args;
 
 	va_start(args, format);
-	vsnprintf(text, sizeof(text), format, args);
+	answer_complain("resctl", format, args);
 	va_end(args);
-	screen_clean(&plain, text);
-	fflush(stdout);
-	fprintf(stderr, "resctl: %s\n", text);
 }
 
 int print_json(const struct resctl *ctl, json_t *json)
 {
-	size_t flags = SNAPSHOT_JSON_FLAGS | (ctl->screen.terminal ? JSON_INDENT(2) : JSON_COMPACT);
-
 	if (json == NULL) {
 		complain("out of memory");
 		return EXIT_NOT_SO;
 	}
-	int r = json_dumpf(json, stdout, flags | JSON_ENCODE_ANY);
-	json_decref(json);
-	return r == 0 && fputc('\n', stdout) != EOF ? EXIT_DONE : EXIT_NOT_SO;
+	return answer_json(&ctl->screen, json) ? EXIT_DONE : EXIT_NOT_SO;
 }
 
 int print_snapshot(const struct resctl *ctl)

@@ -17,11 +17,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "answer.h"
 #include "beside.h"
 #include "format.h"
 #include "present.h"
 #include "problems.h"
-#include "snapshot_json.h"
 #include "stage.h"
 #include "streams.h"
 
@@ -51,29 +51,20 @@ struct rehearsal {
 
 __attribute__((format(printf, 1, 2))) static void complain(const char *format, ...)
 {
-	const struct screen plain = {0};
-	char text[2048];
 	va_list args;
 
 	va_start(args, format);
-	vsnprintf(text, sizeof(text), format, args);
+	answer_complain("resctl rehearse", format, args);
 	va_end(args);
-	screen_clean(&plain, text);
-	fflush(stdout);
-	fprintf(stderr, "resctl rehearse: %s\n", text);
 }
 
 static int print_json(const struct rehearsal *rehearsal, json_t *json)
 {
-	size_t flags = SNAPSHOT_JSON_FLAGS | (rehearsal->screen.terminal ? JSON_INDENT(2) : JSON_COMPACT);
-
 	if (json == NULL) {
 		complain("out of memory");
 		return EXIT_CANNOT_PLAY;
 	}
-	int r = json_dumpf(json, stdout, flags);
-	json_decref(json);
-	return r == 0 && fputc('\n', stdout) != EOF ? EXIT_GOOD : EXIT_CANNOT_PLAY;
+	return answer_json(&rehearsal->screen, json) ? EXIT_GOOD : EXIT_CANNOT_PLAY;
 }
 
 /* ---- the command line ---- */

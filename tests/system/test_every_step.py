@@ -460,19 +460,21 @@ def crew(crews):
 # ---- others that a case needs ----
 
 def holders(crew):
-    """One that is stopped with a probe and its permit, and one with a key in work."""
-    made = [crew.victim(point, "stop", number=VICTIM + 1 + i) for i, point in enumerate(("probe.leased", "once.storing"))]
-    for holder in made:
-        until_met(holder.process, "stop", "one that holds something")
-    return made
+    """One that is stopped with a probe and its permit, and one with a key in work. The probe last: nobody else then has it taken over."""
+    made = []
+    for i, point in enumerate(("once.storing", "probe.leased")):
+        made.append(crew.victim(point, "stop", number=VICTIM + 1 + i))
+        until_met(made[-1].process, "stop", "one that holds something at " + point)
+    key, probe = made
+    return probe, key
 
 
 def corpses(crew, alone=False):
-    """The same, and dead. Alone: none of the seven can be the one who takes back what they held."""
-    held = holders(crew)
+    """The same, and dead. Alone: none of the seven can be the one who takes back what they held, or who takes over the cell of a probe
+    whose breaker has moved on: so they pause before there are any."""
     if alone:
         crew.pause()
-    for holder in held:
+    for holder in holders(crew):
         holder.process.kill()
         holder.process.wait()
         crew.forget(holder, "inside a call")
@@ -570,8 +572,8 @@ class Scenes:
     @contextlib.contextmanager
     def moves(crew):
         """A rescd that died when it had announced a successor, and moved nothing; one holds a probe and its permit in the old segment."""
+        crew.pause()  # first: the seven would take over the cell of a probe whose breaker has moved on
         probe, key = holders(crew)
-        crew.pause()
         crew.rescd.restart(env=at("succession.superseded", "kill"))
         crew.workers = 64
         crew.rescd.write_config(config(workers=crew.workers))
@@ -652,9 +654,9 @@ class Provocations:
     @contextlib.contextmanager
     def supersedes(crew, alone):
         """One holds a probe in the old segment, and one a key, which is done when it has a successor."""
-        probe, key = holders(crew)
         if alone:
-            crew.pause()
+            crew.pause()  # first: they would take over the cell of a probe whose breaker has moved on
+        probe, key = holders(crew)
         crew.workers = 64
         before = crew.rescd.snapshot()["segment"]["generation"]
         with crew.reload(config(workers=crew.workers)):

@@ -403,9 +403,10 @@ def test_with_a_hidden_proc_deaths_are_learnt_by_token(host):
     rescd = host(CONFIG, before=[*hidden, "setpriv", "--bounding-set", "-all,+chown"])
     worker = rescd.worker(before=MEMBER)
     worker.hold("payments", 2)
-    worker.kill()
+    worker.process.kill()  # and nobody waits for it yet: a pid that is gone altogether would say as much without /proc
     until(lambda: rescd.show("payments")["permits"]["in_use"] == 0, what="the permits of the dead")
     assert "learnt by token" in rescd.log()
+    worker.kill()
 
 
 # ---- the unit ----

@@ -399,7 +399,8 @@ def test_a_single_file_that_is_mounted_does_not_follow_a_replaced_segment(host):
 
 @own_mounts
 def test_with_a_hidden_proc_deaths_are_learnt_by_token(host):
-    hidden = mounted("mount -t proc -o hidepid=invisible proc /proc")
+    # Of hidepid the group of gid= is exempt: without it that is root's.
+    hidden = mounted("mount -t proc -o hidepid=invisible,gid=1 proc /proc")
     rescd = host(CONFIG, before=[*hidden, "setpriv", "--bounding-set", "-all,+chown"])
     worker = rescd.worker(before=MEMBER)
     worker.hold("payments", 2)

@@ -59,6 +59,10 @@ struct reserved {
 	uint64_t give_up_ns; /* stop waiting for a permit; 0: not waiting yet */
 	struct state *futex; /* sleep on its wait word; NULL: not waiting for a permit */
 	uint32_t futex_value;
+	bool overslept;           /* a whole slice, while it was another's turn */
+	uint64_t since_ns;        /* it is */
+	uint64_t slice_ns;        /* sleep at most so long */
+	struct waiting_turn turn; /* last 0: not for that reason */
 	struct queued queued;
 	struct injected injected; /* where e->injected */
 	uint64_t injected_ns;     /* when it was drawn, where it waits */
@@ -92,6 +96,7 @@ static struct reserved *reserved(struct entering *e)
 	r->give_up_ns = 0;
 	r->futex = NULL;
 	r->futex_value = 0;
+	r->overslept = false;
 	r->queued.mine = 0;
 	e->reserves = true;
 	return r;
@@ -240,6 +245,13 @@ static void give_back_permit(const struct view *v, const resc_ticket *t)
 		waiting_signal(v->state);
 }
 
+/* What the dead have left is for who waits already: they were woken, and look when it is their turn, as this call does if it is one of
+ * them. */
+static bool is_first(const struct view *v)
+{
+	return !v->waits || waiting_is_nobody(v->state);
+}
+
 /* Where no bulkhead limits, the cell only says who is inside, and a call without one is admitted too. last: no guard comes after this, so
  * it is admitted for certain and counted here; else take_probe or settle_admitted counts it. So the usual path has no part in this. */
 COLD static int take_any_permit(const struct view *v, uint64_t permit, bool last, resc_ticket *t)
@@ -247,7 +259,7 @@ COLD static int take_any_permit(const struct view *v, uint64_t permit, bool last
 	uint32_t cell = NO_CELL;
 	int r = permit_acquire(v->map, v->state, permit, v->start, &cell);
 
-	if (__builtin_expect(r == RESC_E_FULL, 0) && sweep_the_dead(v))
+	if (__builtin_expect(r == RESC_E_FULL, 0) && sweep_the_dead(v) && is_first(v))
 		r = permit_acquire(v->map, v->state, permit, v->start, &cell);
 	if (r == -ESTALE)
 		return CALL_AGAIN;
@@ -367,7 +379,7 @@ static inline int take_permit_and_shares(const struct view *v, struct entering *
 	int r = try_permit_and_shares(v, e, t);
 
 	/* What fills a share may be the dead: as for a full bulkhead in take_any_permit. */
-	if ((r == RESC_E_PRIORITY || r == RESC_E_RETRIES) && sweep_the_dead(v))
+	if ((r == RESC_E_PRIORITY || r == RESC_E_RETRIES) && sweep_the_dead(v) && (r == RESC_E_RETRIES || is_first(v)))
 		r = try_permit_and_shares(v, e, t);
 	return r;
 }
@@ -389,13 +401,40 @@ static void leave_queue(const struct view *v, struct entering *e)
 	q->mine = 0;
 }
 
+/* As one who stands behind all of its rank. */
+static uint64_t newcomer(const struct view *v, const struct entering *e)
+{
+	const uint32_t priority = e->options->priority;
+
+	return waiting_make(v->life, priority == RESC_CRITICAL ? 2 : priority == RESC_LOW ? 0 : 1, 0);
+}
+
+static bool is_turn(const struct view *v, const struct entering *e, uint64_t mine, struct waiting_turn *turn)
+{
+	return waiting_is_turn(v->map, v->state, mine, priority_share(v, e, limit_now(v)), turn);
+}
+
+/* Where others are in line a newcomer does not go before them. */
+COLD static bool lets_others_go_first(const struct view *v, const struct entering *e)
+{
+	struct waiting_turn turn;
+
+	return v->in_line && !is_turn(v, e, newcomer(v, e), &turn);
+}
+
+static bool is_in_queue(const struct entering *e)
+{
+	return e->reserves && e->reserved->queued.mine != 0;
+}
+
 static int join_queue(const struct view *v, struct entering *e)
 {
 	struct queued *q = &reserved(e)->queued;
-	struct queued place = {.mine = permit_make(v->life, thread_call_number()), .segment = v->generation, .life = v->life};
+	struct queued place = {.segment = v->generation, .life = v->life};
 
 	if (q->mine != 0)
 		return stands_here(v, q) ? 0 : CALL_AGAIN;
+	place.mine = v->in_line ? newcomer(v, e) | waiting_make(0, 0, waiting_draw(v->state)) : permit_make(v->life, thread_call_number());
 	int r = waiting_join(v->map, v->state, place.mine, (uint32_t)priority_share(v, e, v->policy.max_waiting), &place.cell);
 	if (r != 0)
 		return r;
@@ -408,34 +447,72 @@ static int join_queue(const struct view *v, struct entering *e)
 	return 0;
 }
 
+/* There is no room in the line either, so it has nothing to lose by a look: some of those who are in it may be the dead, or be stopped. */
+static int look_past_the_line(const struct view *v, struct entering *e, resc_ticket *t)
+{
+	int r = take_permit_and_shares(v, e, t);
+
+	if (r != RESC_E_FULL && r != RESC_E_PRIORITY)
+		return r;
+	/* That may have taken the dead out of it. */
+	return join_queue(v, e);
+}
+
+/* A look at the permits, where it is this call's turn. After its last slice it looks in any case: better out of turn than not at all. */
+static int look_in_turn(const struct view *v, struct entering *e, resc_ticket *t, uint64_t now_ns)
+{
+	struct reserved *held = e->reserved;
+
+	if (held->overslept)
+		waiting_pass(v->state, held->futex_value, held->turn.last);
+	held->overslept = false;
+	held->turn = (struct waiting_turn){0};
+	held->since_ns = now_ns;
+	held->slice_ns = WAITING_SLICE_NS;
+	held->futex_value = waiting_announce(v->state);
+	FAILPOINT("enter.announced");
+	if (now_ns >= held->give_up_ns || !v->in_line || is_turn(v, e, held->queued.mine, &held->turn))
+		return take_permit_and_shares(v, e, t);
+	if (held->turn.next)
+		held->slice_ns = WAITING_PATIENCE_NS;
+	return RESC_E_FULL;
+}
+
 /*
- * The bulkhead has refused, and the policy says to wait. Announce it, and look once more: a permit that is given back after this look finds
- * the bit, and wakes us.
+ * The bulkhead has refused, or it is another's turn, and the policy says to wait. Announce it, and look once more: a permit that is given
+ * back after this look finds the bit, and wakes us.
  */
-COLD static int wait_for_permit(const struct view *v, struct entering *e, resc_ticket *t, int refusal)
+COLD static int wait_for_permit(const struct view *v, struct entering *e, resc_ticket *t)
 {
 	int r = join_queue(v, e);
 
-	if (r != 0)
+	if (r == RESC_E_QUEUE_FULL && v->in_line)
+		r = look_past_the_line(v, e, t);
+	if (r != 0 || !is_in_queue(e))
 		return r;
-	e->reserved->futex_value = waiting_announce(v->state);
-	FAILPOINT("enter.announced");
-	r = take_permit_and_shares(v, e, t);
-	if (r != RESC_E_FULL && r != RESC_E_PRIORITY)
+	uint64_t now_ns = clock_fine_ns(v->map);
+	r = look_in_turn(v, e, t, now_ns);
+	if (now_ns >= e->reserved->give_up_ns || (r != RESC_E_FULL && r != RESC_E_PRIORITY))
 		return r;
-	if (clock_fine_ns(v->map) >= e->reserved->give_up_ns)
-		return refusal;
 	e->reserved->futex = v->state;
 	return CALL_WAIT;
+}
+
+/* The same where calls may wait. Who is in line already looks when it is its turn. */
+static inline int take_permit_in_turn(const struct view *v, struct entering *e, resc_ticket *t)
+{
+	int r = RESC_E_FULL;
+
+	if (!is_in_queue(e) && (__builtin_expect(waiting_is_nobody(v->state), 1) || !lets_others_go_first(v, e)))
+		r = take_permit_and_shares(v, e, t);
+	return r == RESC_E_FULL || r == RESC_E_PRIORITY ? wait_for_permit(v, e, t) : r;
 }
 
 /* The bulkhead of a resource that has more than a limit. */
 static inline int pass_bulkhead(const struct view *v, struct entering *e, resc_ticket *t)
 {
-	int r = take_permit_and_shares(v, e, t);
+	int r = v->waits ? take_permit_in_turn(v, e, t) : take_permit_and_shares(v, e, t);
 
-	if (v->waits && (r == RESC_E_FULL || r == RESC_E_PRIORITY))
-		r = wait_for_permit(v, e, t, r);
 	if (r != CALL_WAIT)
 		leave_queue(v, e);
 	if ((r == RESC_E_FULL || r == RESC_E_PRIORITY || r == RESC_E_QUEUE_FULL) && v->policy.retry_after_ms != 0)
@@ -729,7 +806,9 @@ COLD static int enter_after_waiting(struct resc_resource *resource, struct enter
 			sleep_until(held->ready_ns);
 		} else {
 			uint64_t now = (uint64_t)resc_now_ns();
-			waiting_sleep(held->futex, held->futex_value, now < held->give_up_ns ? held->give_up_ns - now : 0);
+			uint64_t left = now < held->give_up_ns ? held->give_up_ns - now : 0;
+			bool unheard = waiting_sleep(held->futex, held->futex_value, smaller(left, held->slice_ns));
+			held->overslept = unheard && held->turn.last != 0 && (uint64_t)resc_now_ns() - held->since_ns >= held->slice_ns;
 		}
 		r = try_anew(resource, e, t, look);
 		if (r == CALL_AGAIN)

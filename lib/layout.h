@@ -190,6 +190,8 @@
 	X(0, state, calls)						\
 	X(0, state, override_text)					\
 	X(0, state, probes)						\
+	X(2, state, drawn)						\
+	X(2, state, passed)						\
 	X(2, state, injection)						\
 	X(2, state, injected)						\
 	X(2, state, injection_setting)					\

@@ -207,7 +207,8 @@ const char *resc_name(const resc_resource *resource);
  * limit (RESC_E_COST, RESC_E_RATE), a probe lease of a half-open breaker (RESC_E_HALF_OPEN). A guard in shadow mode only counts.
  *
  * Waits, in a system call, only where the policy has a max_wait for the bulkhead or the rate limit, and never beyond the deadline; what
- * it waits with is given back by its death. The breaker is looked at again after a wait. And it sleeps, the ticket in hand, where an
+ * it waits with is given back by its death. Who waits for a permit comes in by priority and then in the order of arrival, whichever process
+ * it is of; who is stopped is passed. The breaker is looked at again after a wait. And it sleeps, the ticket in hand, where an
  * operator injects a latency: at most a minute, never beyond the attempt's timeout or the deadline, and timeout_ms is shortened by it. A
  * worker with an event loop stands still for that time: leave "injection" off there, or enter in a thread.
  *

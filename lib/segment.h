@@ -392,6 +392,8 @@ struct state {
 	_Alignas(SEGMENT_LINE) word throttle; /* {ms:40, every:4, ppm:20}: the share that is refused, as it was last worked out; see throttle.c */
 	word throttle_since;                  /* ms: buckets that began before do not count */
 	_Alignas(SEGMENT_LINE) word wait;     /* {0:32, generation:31, waiters:1}: see waiting.h; the low half is a futex */
+	word drawn;                           /* since 2: places in line that were given out; only grows */
+	word passed;                          /* since 2: up to this place nobody is waited for */
 	_Alignas(SEGMENT_LINE) word calls;    /* calls that were counted in a window by number of calls; see window.h */
 
 	_Alignas(SEGMENT_LINE) struct override_text override_text[2]; /* by serial & 1 */
@@ -407,7 +409,7 @@ struct state {
 	/*
 	 * then, by sizes and dims:
 	 *	word permits[dims.permits]	{life:32, retry:1, call:31}, or 0
-	 *	word waiting[dims.waiting]	{life:32, call:32}, or 0: calls that wait for a permit
+	 *	word waiting[dims.waiting]	{life:32, rank:2, place:30}, or 0: calls that wait for a permit; before 2 {life:32, call:32}
 	 *	word calls[dims.calls]		{generation:16, category:3, number:45}: the ring of a window by number of calls
 	 *	struct shard shards[dims.shards]
 	 *	struct shard carried		what was carried over from a superseded segment: only grows; summed with the shards

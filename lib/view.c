@@ -134,6 +134,7 @@ static void fill_view(struct view *v, struct attachment *a, uint32_t index, cons
 	v->shares = has_shares(&v->policy);
 	v->plain = is_plain(&v->policy);
 	v->injects = (v->policy.flags & POLICY_INJECTION) != 0 && map_has(&a->map, 2);
+	v->in_line = map_has(&a->map, 2);
 	v->waits = (v->policy.flags & (POLICY_BULKHEAD | POLICY_SHADOW_BULKHEAD)) == POLICY_BULKHEAD && v->policy.max_wait_ms != 0;
 }
 

@@ -40,6 +40,7 @@ struct view {
 	bool plain;   /* nothing but breaker, bulkhead, budget and timeouts, all enforced: the other guards are not looked at */
 	bool shares;  /* some priority may use only a part of the bulkhead */
 	bool waits;   /* calls may wait for a permit, so whoever gives one back says so */
+	bool in_line; /* they have places in line: a segment of minor 2 */
 	bool injects; /* an operator may have calls fail */
 	bool private_mode;
 	struct policy policy;

@@ -18,11 +18,20 @@
  * look, which reads cells in any order. So at least one of the two sees the other. The same holds for a limit that is raised, and for
  * closing.
  *
- * The queue only bounds how many wait: a cell is 0 or its waiter's {life, call}, taken and given back by CAS. Nobody looks there for whom
- * to wake. A death leaves the cell, which the reaper clears.
+ * The queue bounds how many wait, and says who stands before whom: a cell is 0 or its waiter's {life, rank, place}, taken and given back by
+ * CAS. Nobody looks there for whom to wake. A death leaves the cell, which the reaper clears. That somebody stands before is a reason not
+ * to look at the permits, so with him that reason has to go, and others be woken: by who goes out of the queue himself, where he sees
+ * others and a free permit (Dekker again: he frees his cell and then looks at the wait word; they set the bit and then look at the cells;
+ * seq_cst, and a fence), by the reaper of the dead, and by their own patience where he is stopped.
+ *
+ * `passed` only grows, to a place that was drawn: by who was patient, to the last before him; by who goes and leaves nobody behind who was
+ * not passed, to what was drawn before he looked. Somebody who has drawn and is not in the queue yet is passed then, and stands in nobody's
+ * way: he may take what he sees. Only damage makes it greater than what was drawn; then nobody stands before anybody until who leaves the
+ * queue puts it right. Waiters of versions before minor 2 have any numbers for places, and are passed sooner or later.
  */
 #include "waiting.h"
 #include "futex.h"
+#include "permit.h"
 
 #define TRIES          16
 #define GENERATION_ONE UINT64_C(2)
@@ -74,12 +83,114 @@ int waiting_join(const struct map *map, struct state *state, uint64_t mine, uint
 	return RESC_E_QUEUE_FULL;
 }
 
+/* ---- the line ---- */
+
+/* Up, or down where damage has put it above what was drawn. */
+static void raise_passed(struct state *state, uint64_t seen, uint64_t to)
+{
+	/* Relaxed: who stands before whom is a matter of politeness. One try: where it fails another has raised it. */
+	if (seen != to)
+		atomic_compare_exchange_strong_explicit(&state->passed, &seen, to, memory_order_relaxed, memory_order_relaxed);
+}
+
+/* How far a place is beyond `passed`; 0: it is passed, or is none that was drawn by now. */
+static uint32_t beyond(uint64_t cell, uint64_t passed, uint64_t drawn)
+{
+	uint32_t ahead = (waiting_place(cell) - (uint32_t)passed) & PLACE_MASK;
+
+	return cell != 0 && passed < drawn && ahead <= drawn - passed ? ahead : 0;
+}
+
+struct line {
+	unsigned all;      /* in the queue */
+	unsigned before;   /* of those who are not passed, before the one who asks */
+	uint32_t farthest; /* place of the last of these, beyond passed */
+};
+
+/* As `mine` sees it; a newcomer has no place, and stands behind all of its rank. */
+static struct line look_at_line(const struct map *map, const struct state *state, uint64_t mine, uint64_t passed, uint64_t drawn)
+{
+	const word *cells = map_waiting(map, state);
+	const uint32_t own = waiting_place(mine) == 0 ? UINT32_MAX : beyond(mine, passed, drawn);
+	struct line line = {0, 0, 0};
+
+	for (uint32_t i = 0; i < map->dims.waiting; i++) {
+		uint64_t w = atomic_load_explicit(&cells[i], memory_order_relaxed);
+		uint32_t place = beyond(w, passed, drawn);
+		line.all += w != 0;
+		if (place == 0 || waiting_rank(w) < waiting_rank(mine) || (waiting_rank(w) == waiting_rank(mine) && place >= own))
+			continue;
+		line.before++;
+		if (place > line.farthest)
+			line.farthest = place;
+	}
+	return line;
+}
+
+/* How many stand before `mine`, and the place of the last of them. */
+static unsigned count_before(const struct map *map, struct state *state, uint64_t mine, uint64_t *last)
+{
+	/* Before the cells: who draws later stands behind. */
+	uint64_t drawn = atomic_load_explicit(&state->drawn, memory_order_seq_cst);
+	uint64_t passed = atomic_load_explicit(&state->passed, memory_order_relaxed);
+
+	if (passed >= drawn)
+		return 0;
+	struct line line = look_at_line(map, state, mine, passed, drawn);
+	/* The last one died, or came from an older version, which does not look back. */
+	if (line.all == 0)
+		raise_passed(state, passed, drawn);
+	*last = passed + line.farthest;
+	return line.before;
+}
+
+bool waiting_is_turn(const struct map *map, struct state *state, uint64_t mine, uint64_t share, struct waiting_turn *turn)
+{
+	uint64_t effective = limit_effective(atomic_load_explicit(&state->limit, memory_order_seq_cst));
+	uint64_t room = share < effective ? share : effective;
+	uint64_t occupied = permit_occupied(map, state), last = 0;
+	uint64_t before = occupied < room ? count_before(map, state, mine, &last) : 0;
+	bool is_turn = occupied >= room || before < room - occupied;
+
+	*turn = (struct waiting_turn){.last = is_turn ? 0 : last, .next = !is_turn && before == room - occupied};
+	return is_turn;
+}
+
+void waiting_pass(struct state *state, uint32_t value, uint64_t last)
+{
+	uint64_t passed = atomic_load_explicit(&state->passed, memory_order_relaxed);
+
+	FAILPOINT("waiting.passing");
+	if ((uint32_t)atomic_load_explicit(&state->wait, memory_order_relaxed) == value && passed < last)
+		raise_passed(state, passed, last);
+}
+
+/* Who went may have been the reason why others sleep beside a free permit. */
+static void look_back(const struct map *map, struct state *state)
+{
+	/* The cell was freed by a seq_cst CAS, and the others are read in any order. */
+	atomic_thread_fence(memory_order_seq_cst);
+	uint64_t drawn = atomic_load_explicit(&state->drawn, memory_order_seq_cst);
+	uint64_t passed = atomic_load_explicit(&state->passed, memory_order_relaxed);
+	struct line line = look_at_line(map, state, 0, passed, drawn);
+
+	if (line.before == 0)
+		raise_passed(state, passed, drawn);
+	if (line.all != 0 && permit_occupied(map, state) < limit_effective(atomic_load_explicit(&state->limit, memory_order_seq_cst)))
+		waiting_signal(state);
+}
+
 void waiting_leave(const struct map *map, struct state *state, uint32_t cell, uint64_t mine)
 {
-	if (cell < map->dims.waiting)
-		atomic_compare_exchange_strong_explicit(&map_waiting(map, state)[cell], &mine, 0, memory_order_relaxed,
-		                                        memory_order_relaxed);
+	if (cell >= map->dims.waiting ||
+	    !atomic_compare_exchange_strong_explicit(&map_waiting(map, state)[cell], &mine, 0, memory_order_seq_cst, memory_order_relaxed))
+		return;
+	FAILPOINT("waiting.left");
+	if (map_has(map, 2))
+		look_back(map, state);
 }
+
+/* ---- the word ---- */
 
 uint32_t waiting_announce(struct state *state)
 {
@@ -97,11 +208,11 @@ uint32_t waiting_announce(struct state *state)
 	return (uint32_t)w;
 }
 
-void waiting_sleep(struct state *state, uint32_t value, uint64_t ns)
+bool waiting_sleep(struct state *state, uint32_t value, uint64_t ns)
 {
 	FAILPOINT("waiting.sleep");
 	/* Whatever ends it (woken, too late, a signal, a value that has moved, memory that is gone), the caller looks again. */
-	futex_wait(&state->wait, value, ns < WAITING_SLICE_NS ? ns : WAITING_SLICE_NS);
+	return futex_wait(&state->wait, value, ns < WAITING_SLICE_NS ? ns : WAITING_SLICE_NS);
 }
 
 void waiting_wake(struct state *state, uint64_t seen)

@@ -194,6 +194,16 @@ static inline uint64_t permit_make(uint32_t life, uint32_t call) { return (uint6
 static inline uint32_t permit_life(uint64_t w) { return (uint32_t)(w >> 32); }
 static inline bool permit_is_retry(uint64_t w) { return (w & PERMIT_RETRY) != 0; }
 
+/* ---- waiting ---- */
+
+#define PLACE_MASK UINT32_C(0x3fffffff)
+static inline uint64_t waiting_make(uint32_t life, unsigned rank, uint64_t place)
+{
+	return (uint64_t)life << 32 | (uint64_t)(rank & 3) << 30 | (place & PLACE_MASK);
+}
+static inline unsigned waiting_rank(uint64_t w) { return (unsigned)(w >> 30) & 3; }
+static inline uint32_t waiting_place(uint64_t w) { return (uint32_t)w & PLACE_MASK; }
+
 /* ---- rate ---- */
 
 #define RATE_TIME_MASK ((UINT64_C(1) << 60) - 1)

@@ -1,9 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Waiting for a permit (lib/waiting.h), with deaths of waiters, holders and reapers, and with callers that give up.
+ * Waiting for a permit in the order of arrival (lib/waiting.h), with deaths of waiters, holders and reapers, and with callers that give up.
  *
- * The wait word is {generation, waiters}, and a futex: who sleeps does so on the value that it saw.
- *	wait	look at the permits; CAS the bit on; look again; sleep while the word has that value; from the start
+ * The wait word is {generation, waiters}, and a futex: who sleeps does so on the value that it saw. The line is a cell for each waiter with
+ * the place that it has drawn (drawn + 1), and a place up to which nobody is waited for (passed).
+ *	come	where passed is not behind drawn, or fewer stand in the line than cells are free: look at the permits. Else draw, stand in line
+ *	wait	CAS the bit on; where all cells are taken, or fewer stand before than cells are free: look at the permits; else, or if there was
+ *		none, sleep while the word has that value; from the start
+ *	go	out of the line, for whatever reason: load drawn; nobody else is in it: raise passed to that; else, if a cell is free: as give
+ *	pass	(STOPS) a whole slice beside a free cell: raise passed to the place of the last who stood before, and go on
  *	give	free the cell; load the word; where the bit is set: CAS {generation, set} -> {generation + 1, clear}, then wake all, whatever
  *		became of the CAS
  *	reap	free the cells of the dead; where the word is not 0: generation + 1, the bit as it is; wake all; free the slot, last
@@ -16,7 +21,8 @@
  *
  * Promised
  *	- a permit is there when its holder leaves;
- *	- when all is quiet nobody sleeps beside a free cell, and nobody sleeps for a cell of the dead.
+ *	- when all is quiet nobody sleeps beside a free cell, and nobody sleeps for a cell of the dead;
+ *	- nobody sleeps more often beside a free cell than there are others before whom it could come: each is passed once.
  *
  * Bounds	WORKERS CELLS CALLS REAPERS; DEATHS and STOPS of workers, REAPER_DEATHS; RAISE
  *
@@ -33,6 +39,9 @@
  *	COUNTER			waiters are counted
  *	RAISE RAISE_SILENTLY	raise: nobody is woken
  *	STOPS=1 NO_SLICES	a releaser is stopped between the cell and the word, and sleeps do not end by themselves
+ *	GO_SILENTLY		go: nobody is woken
+ *	GO_FIRST_LOOK		go: the permits first, then out of the line
+ *	STOPS=1 NO_PASSING	who stands before is waited for, also when it does not come
  */
 #ifndef WORKERS
 #define WORKERS 3
@@ -65,6 +74,8 @@ byte cell[CELLS];
 byte generation;
 bool waiters;
 bool reaped[WORKERS];
+byte line[WORKERS];
+byte drawn, passed;
 #ifdef RAISE
 byte limit = 1;
 #else
@@ -156,6 +167,72 @@ inline look()
 	od
 }
 
+/* Others, one by one. */
+#define NEXT_TO(me) (((me) + 1) % WORKERS)
+#define LAST_TO(me) (((me) + 2) % WORKERS)
+
+/* Who stands before place p (0: behind all), and the last of them. */
+#define LOOK_AT(w) if :: line[w] > f && (p == 0 || line[w] < p) -> n++; d = (line[w] > d -> line[w] : d) :: else fi
+
+#if CELLS > 1
+#define LOOK_AT_CELLS atomic { o = (cell[0] != 0 -> 1 : 0) }; atomic { o = o + (1 < limit && cell[1] != 0 -> 1 : 0); turn = o >= limit }
+#else
+#define LOOK_AT_CELLS atomic { o = (cell[0] != 0 -> 1 : 0); turn = o >= limit }
+#endif
+
+/* Where all cells are taken a look at the permits says so. */
+inline is_my_turn()
+{
+	LOOK_AT_CELLS;
+	if
+	:: atomic { turn -> o = 0; n = 0; d = 0 }
+	:: atomic { else -> f = passed; n = 0; d = 0 };
+#if WORKERS > 2
+		atomic { LOOK_AT(LAST_TO(me)) };
+#endif
+		atomic { LOOK_AT(NEXT_TO(me)); turn = (n == 0 || o + n < limit); o = 0; f = 0; n = 0; d = (turn -> 0 : d) }
+	fi
+}
+
+#define RAISE_PASSED passed = (passed < d -> d : passed); d = 0
+
+inline stand_in_line()
+{
+	atomic { drawn++; p = drawn };
+	atomic { line[me] = p }
+}
+
+inline wake_the_next()
+{
+	LOOK_AT_CELLS;
+	if
+	:: atomic { !turn -> o = 0 };
+		load();
+		signal()
+	:: atomic { else -> o = 0; turn = false }
+	fi
+}
+
+inline go_out_of_line()
+{
+#ifdef GO_FIRST_LOOK
+	wake_the_next();
+#endif
+	atomic { line[me] = 0; p = 0 };
+	atomic { d = drawn };
+#if WORKERS > 2
+	atomic { n = (line[LAST_TO(me)] != 0 -> 1 : 0) };
+#endif
+	atomic { n = n + (line[NEXT_TO(me)] != 0 -> 1 : 0) };
+	if
+	:: atomic { n == 0 -> RAISE_PASSED }
+	:: atomic { else -> n = 0; d = 0 };
+#if !defined(GO_SILENTLY) && !defined(GO_FIRST_LOOK)
+		wake_the_next()
+#endif
+	fi
+}
+
 inline announce()
 {
 	atomic { g = generation; b = waiters };
@@ -193,9 +270,14 @@ inline sleep()
 		g = 0; b = false; i = 0
 	};
 	if
-	:: atomic { !asleep[me] }
+	:: atomic { !asleep[me] -> d = 0 }
 #ifdef SLICES
-	:: atomic { asleep[me] && SOME_FREE -> asleep[me] = false }
+	:: atomic { asleep[me] && SOME_FREE -> asleep[me] = false; slept = slept + (turn -> 0 : 1); assert(slept <= WORKERS) };
+#ifdef NO_PASSING
+		d = 0
+#else
+		atomic { RAISE_PASSED } /* where it was its turn, d is 0 */
+#endif
 #endif
 	fi
 }
@@ -233,22 +315,39 @@ inline give_back()
 
 proctype Worker(byte me)
 {
-	byte calls, i, g, k;
-	bool got, b;
+	byte calls, i, g, k, o, f, n, d, p, slept, at;
+	bool got, b, turn;
 
 	{
 	do
 	:: calls < CALLS ->
 		calls++;
-		do
-		:: look();
+		atomic { f = passed };
+		atomic { turn = (f >= drawn); f = 0 };
+		if
+		:: turn
+		:: else -> is_my_turn(); d = 0
+		fi;
+		if
+		:: turn -> look();
 			if
-			:: got -> break
+			:: got -> goto inside
 			:: else
-			fi;
+			fi
+		:: else
+		fi;
+		stand_in_line();
+		do
+		::
 			announce();
 #ifndef NO_SECOND_LOOK
-			look();
+			is_my_turn();
+			if
+			:: turn -> look()
+			:: else -> got = false
+			fi;
+#else
+			turn = true;
 #endif
 			if
 #ifdef COUNTER
@@ -256,8 +355,13 @@ proctype Worker(byte me)
 #else
 			:: got -> break
 #endif
-			/* It has waited long enough. */
-			:: !got && calls == 1 && me == 0 -> goto next
+			/* It has waited long enough, and looks a last time. */
+			:: !got && calls == 1 && me == 0 ->
+				if
+				:: !turn -> look()
+				:: else
+				fi;
+				break
 			:: !got
 			fi;
 			sleep()
@@ -265,7 +369,23 @@ proctype Worker(byte me)
 			;
 			atomic { counter-- }
 #endif
+#ifdef NO_SECOND_LOOK
+			;
+			look();
+			if
+			:: got -> break
+			:: else
+			fi
+#endif
 		od;
+		atomic { at = i; g = 0; b = false; slept = 0 };
+		go_out_of_line();
+		atomic { i = at; at = 0 };
+		if
+		:: got
+		:: else -> goto next
+		fi;
+inside:
 #if defined(SIGNAL_FIRST)
 		load();
 		signal();
@@ -280,12 +400,13 @@ proctype Worker(byte me)
 		signal();
 #endif
 next:
-		atomic { i = 0; g = 0; b = false; got = false }
+		atomic { i = 0; g = 0; b = false; got = false; turn = false; n = 0; d = 0 }
 	:: else -> break
 	od;
 	gone[me] = true
 	} unless {
-		atomic { (dead[me] || stopped[me]) -> calls = 0; i = 0; g = 0; k = 0; got = false; b = false }
+		atomic { (dead[me] || stopped[me]) -> calls = 0; i = 0; g = 0; k = 0; got = false; b = false; o = 0; f = 0; n = 0; d = 0; p = 0; slept = 0; at = 0;
+			turn = false }
 	}
 }
 
@@ -345,6 +466,7 @@ proctype Reaper(byte me)
 			i++ }
 		:: else -> break
 		od;
+		atomic { line[w] = 0 };
 #ifdef REAP_IF_FREED
 		if
 		:: freed -> move_and_wake()

@@ -179,6 +179,45 @@ def test_C1_a_stopped_releaser_hinders_nobody_for_longer_than_a_slice(host):
     assert holder.receive()["r"] == 0
 
 
+@pytest.mark.parametrize("action", ["kill", "stop"])
+def test_C1_who_is_stopped_in_line_is_passed_and_so_is_who_dies_or_stops_while_passing(host, action):
+    rescd = host(config(max_wait="1h", max_waiting=8))
+    holder, away, last = rescd.crew(3)
+    tickets = holder.hold("payments", 2)
+    waiting(rescd, away).signal(signal.SIGSTOP)
+    away.until_stopped()
+    holder.leave(tickets[0])
+    passes = rescd.worker(env={"RESC_FAILPOINT": "waiting.passing@1=" + action})
+    waiting(rescd, passes)
+    waiting(rescd, last)
+    time.sleep(0.2)  # some slices, but on their clock no time has gone by: they let it go first
+    assert permits(rescd)["waiting"] == 3 and permits(rescd)["in_use"] == 1
+
+    def comes_to_it():
+        rescd.advance("60ms")
+        return passes.process.poll() is not None if action == "kill" else passes.is_stopped()
+
+    until(comes_to_it, what="the next in line loses patience")
+    if action == "kill":
+        passes.process.wait()
+
+    def comes_in():
+        rescd.advance("60ms")
+        return permits(rescd)["in_use"] == 2
+
+    until(comes_in, what="the last one comes in")
+    assert last.receive()["r"] == 0
+    for worker in (away, passes) if action == "stop" else (away,):
+        holder.leave(tickets.pop())
+        tickets.append(worker)
+        worker.signal(signal.SIGCONT)
+        answer = worker.receive()
+        assert answer["r"] == 0
+        worker.leave(answer)
+        tickets = [holder.enter("payments")]
+    assert seen(rescd)["waiting"] == 0
+
+
 def test_C1_killed_anywhere_holders_and_waiters_leave_the_others_working(host):
     rescd = host(config(max_waiting=16))
     dice = random.Random(3)

@@ -116,6 +116,7 @@ static void print_packing(FILE *out)
 	        {"streak", {streak_make(65535, 0, 0), streak_make(0, 3, 0), streak_make(0, 0, UINT32_MAX), 0}},
 	        {"rate", {rate_make(3, 0, 0), rate_make(0, 3, 0), rate_make(0, 0, UINT64_MAX >> 4), 0}},
 	        {"permit", {permit_make(UINT32_MAX, 0), permit_make(0, UINT32_MAX >> 1), PERMIT_RETRY, 0}},
+	        {"waiting", {waiting_make(UINT32_MAX, 0, 0), waiting_make(0, 3, 0), waiting_make(0, 0, UINT64_MAX), 0}},
 	};
 
 	for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)

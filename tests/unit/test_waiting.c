@@ -129,16 +129,23 @@ static bool was_forgotten(const struct caller *c, uint32_t value)
 	return true;
 }
 
-/* 0, RESC_E_FULL, RESC_E_QUEUE_FULL; -ETIME: a wake-up was lost. */
+static bool is_turn(struct caller *c, uint64_t mine, struct waiting_turn *turn)
+{
+	return waiting_is_turn(&c->map, c->state, mine, limit_now(), turn);
+}
+
+/* 0, RESC_E_FULL, RESC_E_QUEUE_FULL; -ETIME: a wake-up was lost. Nobody is passed here: who comes too late for his turn is waited for. */
 static int take_or_wait(struct caller *c, struct held *h, uint32_t most, uint64_t ms)
 {
 	uint64_t end = now_ns() + ms * NS, now, slept = 0;
-	uint32_t place, value = 0;
-	int r = take(c, h);
+	struct waiting_turn turn;
+	uint32_t cell, value = 0;
+	int r = waiting_is_nobody(c->state) || is_turn(c, waiting_make(c->worker.life, 1, 0), &turn) ? take(c, h) : RESC_E_FULL;
 
 	if (r != RESC_E_FULL)
 		return r;
-	r = waiting_join(&c->map, c->state, h->permit, most, &place);
+	uint64_t mine = waiting_make(c->worker.life, 1, waiting_draw(c->state));
+	r = waiting_join(&c->map, c->state, mine, most, &cell);
 	if (r != 0)
 		return r;
 	for (;;) {
@@ -147,14 +154,14 @@ static int take_or_wait(struct caller *c, struct held *h, uint32_t most, uint64_
 			break;
 		}
 		value = waiting_announce(c->state);
-		r = permit_acquire(&c->map, c->state, h->permit, c->worker.slot, &h->cell);
+		r = is_turn(c, mine, &turn) ? take(c, h) : RESC_E_FULL;
 		now = now_ns();
 		if (r != RESC_E_FULL || now >= end)
 			break;
 		waiting_sleep(c->state, value, end - now);
 		slept = now_ns() - now;
 	}
-	waiting_leave(&c->map, c->state, place, h->permit);
+	waiting_leave(&c->map, c->state, cell, mine);
 	return r;
 }
 
@@ -283,6 +290,153 @@ START_TEST(only_the_very_waiter_gives_its_place_back)
 	ck_assert_uint_eq(waiting_count(&n.map, n.state), 0);
 	waiting_leave(&n.map, n.state, cell, permit_make(7, 1));
 	ck_assert_uint_eq(waiting_count(&n.map, n.state), 0);
+}
+END_TEST
+
+/* ---- the line ---- */
+
+enum { LOW, NORMAL, CRITICAL };
+
+/* In the queue, with the next place. */
+static uint64_t stands(unsigned rank, uint32_t *cell)
+{
+	uint64_t mine = waiting_make(7, rank, waiting_draw(n.state));
+
+	ck_assert_int_eq(waiting_join(&n.map, n.state, mine, QUEUE, cell), 0);
+	return mine;
+}
+
+static bool has_turn(uint64_t mine, unsigned share)
+{
+	struct waiting_turn turn;
+
+	return waiting_is_turn(&n.map, n.state, mine, share, &turn);
+}
+
+START_TEST(so_many_have_their_turn_as_permits_are_free)
+{
+	const uint64_t newcomer = waiting_make(9, NORMAL, 0);
+	struct waiting_turn turn;
+	uint64_t mine[4];
+	uint32_t cells[4];
+	struct caller c;
+	struct held held[LIMIT];
+
+	come(&c);
+	ck_assert(waiting_is_nobody(n.state));
+	fill(&c, held);
+	for (int i = 0; i < 4; i++)
+		mine[i] = stands(NORMAL, &cells[i]);
+	ck_assert(!waiting_is_nobody(n.state));
+	/* None is free: a look says so, and settles. */
+	ck_assert(has_turn(mine[3], LIMIT) && has_turn(newcomer, LIMIT));
+	give(&c, &held[0]);
+	ck_assert(has_turn(mine[0], LIMIT));
+	ck_assert(!waiting_is_turn(&n.map, n.state, mine[1], LIMIT, &turn));
+	ck_assert(turn.next);
+	ck_assert_uint_eq(turn.last, waiting_place(mine[0]));
+	ck_assert(!waiting_is_turn(&n.map, n.state, newcomer, LIMIT, &turn));
+	ck_assert(!turn.next);
+	ck_assert_uint_eq(turn.last, waiting_place(mine[3]));
+	give(&c, &held[1]);
+	ck_assert(has_turn(mine[1], LIMIT) && !has_turn(mine[2], LIMIT));
+	/* Of a share that is used up it is said by a look. */
+	ck_assert(has_turn(mine[2], LIMIT - 2) && !has_turn(mine[2], LIMIT - 1));
+	for (int i = 2; i < 5; i++)
+		give(&c, &held[i]);
+	ck_assert(has_turn(mine[3], LIMIT) && has_turn(newcomer, LIMIT));
+	for (int i = 0; i < 4; i++)
+		waiting_leave(&n.map, n.state, cells[i], mine[i]);
+	ck_assert(waiting_is_nobody(n.state));
+	go(&c);
+}
+END_TEST
+
+START_TEST(a_higher_rank_stands_before_whoever_came_first)
+{
+	uint32_t cells[3];
+	uint64_t low = stands(LOW, &cells[0]), normal = stands(NORMAL, &cells[1]), critical = stands(CRITICAL, &cells[2]);
+
+	ck_assert(has_turn(critical, 1) && !has_turn(normal, 1) && !has_turn(low, 1));
+	ck_assert(has_turn(normal, 2) && !has_turn(low, 2));
+	ck_assert(has_turn(low, 3));
+	/* Newcomers: behind all of their rank. */
+	ck_assert(!has_turn(waiting_make(9, CRITICAL, 0), 1) && has_turn(waiting_make(9, CRITICAL, 0), 2));
+	ck_assert(!has_turn(waiting_make(9, LOW, 0), 3) && has_turn(waiting_make(9, LOW, 0), 4));
+}
+END_TEST
+
+START_TEST(who_slept_in_vain_passes_those_before_him_and_nobody_else)
+{
+	uint32_t cells[3];
+	uint64_t first = stands(NORMAL, &cells[0]), second = stands(NORMAL, &cells[1]), third = stands(NORMAL, &cells[2]);
+	struct waiting_turn turn;
+
+	ck_assert(!waiting_is_turn(&n.map, n.state, second, 1, &turn));
+	uint32_t value = waiting_announce(n.state);
+	waiting_pass(n.state, value + 2, turn.last); /* the word has moved since */
+	ck_assert(!has_turn(second, 1));
+	waiting_pass(n.state, value, turn.last);
+	ck_assert(has_turn(second, 1) && !has_turn(third, 1));
+	/* Who was passed stands in nobody's way, and nobody in his. */
+	ck_assert(has_turn(first, 1));
+	waiting_pass(n.state, value, 1); /* it only grows */
+	ck_assert(has_turn(second, 1) && !has_turn(third, 1));
+	waiting_leave(&n.map, n.state, cells[1], second);
+	ck_assert(has_turn(third, 1));
+}
+END_TEST
+
+START_TEST(who_goes_wakes_the_others_where_a_permit_is_free)
+{
+	struct caller c;
+	struct held held[LIMIT];
+	uint32_t cells[2];
+
+	come(&c);
+	fill(&c, held);
+	uint64_t first = stands(NORMAL, &cells[0]), second = stands(NORMAL, &cells[1]);
+	uint32_t value = waiting_announce(n.state);
+	/* Whoever gives one back wakes all, so there is nothing to do. */
+	waiting_leave(&n.map, n.state, cells[0], first);
+	ck_assert_uint_eq((uint32_t)fixture_load(&n.state->wait), value);
+	first = stands(NORMAL, &cells[0]);
+	give(&c, &held[0]);
+	pid_t pid = fallen_asleep();
+	waiting_leave(&n.map, n.state, cells[1], second);
+	expect_woken(pid);
+	/* Nobody is left. */
+	value = waiting_announce(n.state);
+	waiting_leave(&n.map, n.state, cells[0], first);
+	ck_assert_uint_eq((uint32_t)fixture_load(&n.state->wait), value);
+	go(&c);
+}
+END_TEST
+
+START_TEST(any_bytes_where_the_line_should_be_are_put_right)
+{
+	static const uint64_t damage[] = {0, 1, PLACE_MASK, UINT32_MAX, UINT64_MAX / 2, UINT64_MAX};
+	uint32_t cell;
+
+	for (size_t i = 0; i < sizeof damage / sizeof damage[0]; i++)
+		for (size_t j = 0; j < sizeof damage / sizeof damage[0]; j++) {
+			fixture_store(&n.state->drawn, damage[i]);
+			fixture_store(&n.state->passed, damage[j]);
+			uint64_t mine = stands(NORMAL, &cell);
+			ck_assert(has_turn(mine, 1));
+			waiting_leave(&n.map, n.state, cell, mine);
+			ck_assert_uint_eq(fixture_load(&n.state->passed), fixture_load(&n.state->drawn));
+			/* A cell with any number is somebody who is passed, or before whom one has to be patient once. */
+			fixture_store(&map_waiting(&n.map, n.state)[0], damage[i] | UINT64_C(1) << 32);
+			mine = stands(NORMAL, &cell);
+			struct waiting_turn turn;
+			if (!waiting_is_turn(&n.map, n.state, mine, 1, &turn)) {
+				waiting_pass(n.state, waiting_announce(n.state), turn.last);
+				ck_assert(has_turn(mine, 1));
+			}
+			waiting_leave(&n.map, n.state, cell, mine);
+			fixture_store(&map_waiting(&n.map, n.state)[0], 0);
+		}
 }
 END_TEST
 
@@ -782,6 +936,122 @@ START_TEST(a_call_that_waits_gets_what_comes_free)
 }
 END_TEST
 
+/* Waits in line. */
+static pid_t comes(enum resc_priority priority)
+{
+	unsigned before = waiting_count(&n.map, n.state);
+	pid_t pid = enters(priority);
+
+	until_waiting(before + 1);
+	return pid;
+}
+
+static pid_t comes_and_is_stopped(void)
+{
+	pid_t pid = comes(RESC_NORMAL);
+
+	until_asleep(pid);
+	kill(pid, SIGSTOP);
+	while (process_state(pid) != 'T')
+		named_sleep_ms(1);
+	return pid;
+}
+
+START_TEST(who_waits_comes_in_by_priority_and_then_in_the_order_of_arrival)
+{
+	enum { WAITERS = 6 };
+	static const struct {
+		enum resc_priority priority;
+		int turn;
+	} waiters[WAITERS] = {{RESC_LOW, 4}, {RESC_NORMAL, 2}, {RESC_LOW, 5}, {RESC_CRITICAL, 0}, {RESC_CRITICAL, 1}, {RESC_NORMAL, 3}};
+	struct policy p = with_low();
+	struct room room;
+	pid_t pids[WAITERS];
+
+	/* Each writes down that it is in while it is. */
+	_Atomic int *in = mmap(NULL, SEGMENT_PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	ck_assert_ptr_ne(in, MAP_FAILED);
+	occupy(&room, 1);
+	p.limit = 1;
+	named_reload(&n, &p);
+	permit_set_limit(&n.map, n.state, 1);
+	for (int i = 0; i < WAITERS; i++) {
+		pids[i] = fork();
+		if (pids[i] == 0) {
+			resc_ticket ticket;
+			int r = enter_as(named_lookup(named_join(n.instance), "payments"), waiters[i].priority, &ticket);
+			in[1 + atomic_fetch_add(&in[0], 1)] = i;
+			_exit(r);
+		}
+		until_waiting((unsigned)i + 1);
+	}
+	ck_assert_int_eq(resc_leave(&room.tickets[0], RESC_OK), 0);
+	for (int i = 0; i < WAITERS; i++)
+		ck_assert_int_eq(fixture_wait(pids[i]), 0);
+	for (int i = 0; i < WAITERS; i++)
+		ck_assert_int_eq(waiters[in[1 + i]].turn, i);
+	munmap((void *)in, SEGMENT_PAGE);
+	resc_close(room.host);
+}
+END_TEST
+
+START_TEST(a_newcomer_does_not_go_before_who_waits_and_passes_who_does_not_come)
+{
+	struct room room;
+	resc_ticket ticket;
+
+	occupy(&room, 4);
+	pid_t stopped = comes_and_is_stopped();
+	ck_assert_int_eq(resc_leave(&room.tickets[0], RESC_OK), 0);
+	pid_t newcomer = comes(RESC_NORMAL);
+	named_sleep_ms(120); /* some slices, but the clock stands still */
+	ck_assert_uint_eq(waiting_count(&n.map, n.state), 2);
+	ck_assert_uint_eq(fixture_load(&n.state->passed), 0);
+	/* Somebody of a higher rank does not stand behind them. */
+	ck_assert_int_eq(enter_as(room.pay, RESC_CRITICAL, &ticket), 0);
+	ck_assert_int_eq(resc_leave(&ticket, RESC_OK), 0);
+	/* In several steps: patience begins anew where somebody was woken. */
+	for (unsigned ms = 1000; waiting_count(&n.map, n.state) == 2; named_sleep_ms(60))
+		named_at(&n, ms += WAITING_SLICE_NS / NS);
+	ck_assert_int_eq(fixture_wait(newcomer), 0);
+	/* Only once: who comes now does not wait. */
+	worker_sweep(&n.map, 0);
+	ck_assert_uint_eq(fixture_load(&n.state->passed), 2);
+	ck_assert_int_eq(enter_as(room.pay, RESC_NORMAL, &ticket), 0);
+	ck_assert_uint_eq(named_look(&n).counters.waited, 1);
+	ck_assert_int_eq(resc_leave(&ticket, RESC_OK), 0);
+	/* It has lost its place, and comes in when it goes on. */
+	kill(stopped, SIGCONT);
+	ck_assert_int_eq(fixture_wait(stopped), 0);
+	ck_assert_uint_eq(waiting_count(&n.map, n.state), 0);
+	resc_close(room.host);
+}
+END_TEST
+
+START_TEST(where_the_line_is_full_of_those_who_do_not_come_a_newcomer_comes_in)
+{
+	struct policy p = with_low();
+	struct room room;
+	pid_t stopped[2];
+
+	occupy(&room, 4);
+	p.max_waiting = 2;
+	named_reload(&n, &p);
+	for (int i = 0; i < 2; i++)
+		stopped[i] = comes_and_is_stopped();
+	ck_assert_int_eq(enter_as(room.pay, RESC_NORMAL, &(resc_ticket){0}), RESC_E_QUEUE_FULL);
+	ck_assert_int_eq(resc_leave(&room.tickets[0], RESC_OK), 0);
+	ck_assert_int_eq(enter_as(room.pay, RESC_NORMAL, &room.tickets[0]), 0);
+	for (int i = 0; i < 2; i++) {
+		ck_assert_int_eq(resc_leave(&room.tickets[i], RESC_OK), 0);
+		kill(stopped[i], SIGCONT);
+	}
+	for (int i = 0; i < 2; i++)
+		ck_assert_int_eq(fixture_wait(stopped[i]), 0);
+	resc_close(room.host);
+}
+END_TEST
+
 /* The first number lets a call of two pass a throttle that refuses every other one; the next five would not. */
 static uint64_t seed_that_passes_once(void)
 {
@@ -1070,6 +1340,11 @@ int main(void)
 	        the_queue_ends_with_the_segments_cells,
 	        who_may_use_half_of_the_queue_is_refused_when_others_fill_it,
 	        only_the_very_waiter_gives_its_place_back,
+	        so_many_have_their_turn_as_permits_are_free,
+	        a_higher_rank_stands_before_whoever_came_first,
+	        who_slept_in_vain_passes_those_before_him_and_nobody_else,
+	        who_goes_wakes_the_others_where_a_permit_is_free,
+	        any_bytes_where_the_line_should_be_are_put_right,
 	        a_view_that_is_gone_leaves_no_place_taken,
 	        where_nobody_has_waited_nobody_touches_the_word,
 	        a_wake_up_is_a_new_generation_without_the_bit,
@@ -1090,6 +1365,9 @@ int main(void)
 	        a_releaser_that_is_stopped_before_it_wakes_costs_a_slice,
 	        C3_waiters_that_time_out_get_nothing_and_take_nothing_along,
 	        a_call_that_waits_gets_what_comes_free,
+	        who_waits_comes_in_by_priority_and_then_in_the_order_of_arrival,
+	        a_newcomer_does_not_go_before_who_waits_and_passes_who_does_not_come,
+	        where_the_line_is_full_of_those_who_do_not_come_a_newcomer_comes_in,
 	        who_waits_is_not_throttled_again_at_each_look,
 	        who_waits_is_counted_once_by_a_throttle_in_shadow_mode,
 	        C3_calls_that_wait_in_vain_leave_all_permits_to_those_who_come_later,

@@ -28,6 +28,9 @@ RESCTL = os.path.join(BUILD, "resctl")
 HELPERS = os.path.join(BUILD, "tests", "system")
 SHM = "/dev/shm"
 PATIENCE = 10.0  # seconds; a machine that is loaded may take long, a fault takes for ever
+# Of a process that has nothing left to do: the kernel lets go of its inotify, and for that waits for whoever is inside inotify at that
+# moment, also where those get no processor. It has taken three quarters of a minute on a machine that had other things to do.
+ENDING = 120.0
 
 RETRIED_UPSTREAM, RETRY, NOT_IDEMPOTENT = 1, 2, 4  # flags of resc.h
 BATCH = 100  # commands whose answers fit a pipe
@@ -84,7 +87,7 @@ def may(*command):
     return subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False).returncode == 0
 
 
-def wait_for_end(stream, patience=PATIENCE):
+def wait_for_end(stream, patience=ENDING):
     """Reads a pipe to its end: until every process that has the other side is gone, also those in namespaces that are being torn down."""
     deadline = time.monotonic() + patience
     while select.select([stream], [], [], max(0, deadline - time.monotonic()))[0]:
@@ -309,7 +312,7 @@ class Worker(Speaker):
         try:
             self.hello = self.receive()
         except Gone:
-            self.process.wait(PATIENCE)
+            self.process.wait(ENDING)
             raise
         self.pid = self.hello.get("pid", self.process.pid)
 
@@ -326,7 +329,7 @@ class Worker(Speaker):
     def kill(self):
         """SIGKILL, and waits for the end. Of the worker itself, also where unshare runs it."""
         self.process.kill()
-        self.process.wait(PATIENCE)
+        self.process.wait(ENDING)
         if self.wrapped:
             wait_for_end(self.answers)
 
@@ -335,10 +338,10 @@ class Worker(Speaker):
         if self.process.poll() is None:
             with contextlib.suppress(OSError):
                 self.process.stdin.close()
-            self.process.wait(PATIENCE)
+            self.process.wait(ENDING)
         return self.process.returncode
 
-    def died(self, patience=PATIENCE):
+    def died(self, patience=ENDING):
         """Waits for an end that comes by itself. The return code: -9 for SIGKILL."""
         return self.process.wait(patience)
 
@@ -437,25 +440,25 @@ class Rescd:
     def fails_to_start(self, env=None, args=()):
         """Starts it, expects that it ends by itself with 1, and returns what it said."""
         self.spawn(env, args)
-        code = self.process.wait(PATIENCE)
+        code = self.process.wait(ENDING)
         assert code == 1, (code, self.log())
         return self.log()
 
     def kill(self):
         self.process.kill()
-        self.process.wait(PATIENCE)
+        self.process.wait(ENDING)
         wait_for_end(self.life)
 
     def stop(self):
         self.process.terminate()
-        code = self.process.wait(PATIENCE)
+        code = self.process.wait(ENDING)
         assert code == 0, self.log()
 
     def restart(self, env=None):
         self.kill()
         self.start(env)
 
-    def died(self, patience=PATIENCE):
+    def died(self, patience=ENDING):
         return self.process.wait(patience)
 
     def log(self, everything=False):

@@ -29,7 +29,7 @@ import sys
 import time
 
 import pytest
-from harness import HELPERS, NAMESPACE, RESCTL, SHM, Gone, Worker, agreed, is_stopped, may, rounds, steady, until
+from harness import ENDING, HELPERS, NAMESPACE, RESCTL, SHM, Gone, Worker, agreed, is_stopped, may, rounds, steady, until
 from test_daemon import BUSY, arrange
 
 CONFIG = {"resources": {"payments": {"breaker": {"consecutive": 5, "cooldown": "5s"}, "bulkhead": {"limit": 8}}}}
@@ -160,7 +160,7 @@ def test_F2_a_creator_that_is_stopped_at_any_step_holds_nobody_up_and_makes_no_s
     else:
         rescd.start()
         slow.send_signal(signal.SIGCONT)
-        assert slow.wait(10) == 1  # it finds the name taken, and rescd served
+        assert slow.wait(ENDING) == 1  # it finds the name taken, and rescd served
     converge([worker], rescd.snapshot()["segment"]["generation"])
     assert rescd.files() == [os.path.basename(rescd.segment)]
     assert rescd.reload()["ok"]

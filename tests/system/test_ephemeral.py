@@ -8,7 +8,7 @@ import sys
 import tempfile
 
 import pytest
-from harness import PATIENCE, RESCD, SHM, until, wait_for_end
+from harness import ENDING, RESCD, SHM, until, wait_for_end
 
 CONFIG = {"resources": {"payments": {"bulkhead": {"limit": 8}}}}
 
@@ -39,7 +39,7 @@ def ephemeral(host):
     yield start
     for process in started:
         process.kill()
-        process.wait(PATIENCE)
+        process.wait(ENDING)
         if process.stdin:
             process.stdin.close()
 
@@ -62,7 +62,7 @@ def test_a_parent_that_is_killed_leaves_neither_process_nor_segment_nor_socket(h
     until(lambda: os.path.exists(rescd.control_path), what="rescd serves")
     assert rescd.files() == [os.path.basename(rescd.segment)]
     parent.kill()
-    parent.wait(PATIENCE)
+    parent.wait(ENDING)
     wait_for_end(life)
     os.close(life)
     nothing_is_left(rescd)
@@ -75,7 +75,7 @@ def test_however_it_stops_nothing_is_left(ephemeral, how):
         process.send_signal(how)
     else:
         process.stdin.close()
-    assert process.wait(PATIENCE) == 0
+    assert process.wait(ENDING) == 0
     nothing_is_left(rescd)
     assert "stopped by %s; the segment is removed" % (how.name if how else "the end of standard input") in rescd.log()
 
@@ -87,7 +87,7 @@ def test_a_socket_does_as_well_and_what_is_written_there_changes_nothing(ephemer
             rescd, process = ephemeral(stdin=other)
         ours.send(b"x" * 1000)
         assert rescd.reload()["ok"] and process.poll() is None
-    assert process.wait(PATIENCE) == 0
+    assert process.wait(ENDING) == 0
     nothing_is_left(rescd)
 
 
@@ -96,7 +96,7 @@ def test_an_input_that_has_no_other_end_is_refused(ephemeral, stdin):
     left, right = socket.socketpair(type=socket.SOCK_DGRAM)
     with tempfile.TemporaryFile() as file, left, right:
         rescd, process = ephemeral(stdin={"null": subprocess.DEVNULL, "file": file, "datagrams": right}[stdin])
-        assert process.wait(PATIENCE) == 1
+        assert process.wait(ENDING) == 1
     assert "--ephemeral ends with standard input, which must be a pipe or a stream socket whose other end the parent holds" in rescd.log()
     nothing_is_left(rescd)
 
@@ -106,7 +106,7 @@ def test_a_terminal_and_a_closed_input_are_refused_too(host):
     ours, terminal = os.openpty()
     closing = ["sh", "-c", 'exec "$@" <&-', "sh"]
     for before, stdin in (([], terminal), (closing, subprocess.DEVNULL)):
-        done = subprocess.run([*before, *command(rescd)], stdin=stdin, stderr=subprocess.PIPE, timeout=PATIENCE, check=False)
+        done = subprocess.run([*before, *command(rescd)], stdin=stdin, stderr=subprocess.PIPE, timeout=ENDING, check=False)
         assert done.returncode == 1 and b"--ephemeral ends with standard input, which must be a pipe" in done.stderr
         nothing_is_left(rescd)
     os.close(ours)
@@ -120,7 +120,7 @@ def test_an_instance_that_is_there_is_refused_and_stays(host, ephemeral, served)
         rescd.stop()
     generation = rescd.snapshot()["segment"]["generation"]
     _, process = ephemeral(rescd)
-    assert process.wait(PATIENCE) == 1
+    assert process.wait(ENDING) == 1
     assert ("cannot start: --ephemeral makes its own instance, and %s exists: choose another --instance" % rescd.segment) in rescd.log()
     assert rescd.snapshot()["segment"]["generation"] == generation
     assert os.path.exists(rescd.control_path) == served
@@ -133,7 +133,7 @@ def test_workers_go_on_together_and_join_the_next_segment(ephemeral):
     crew = rescd.crew(2)
     held = crew[0].hold("payments", 6)
     process.stdin.close()
-    assert process.wait(PATIENCE) == 0
+    assert process.wait(ENDING) == 0
     nothing_is_left(rescd)
     assert crew[1].state("payments")["in_flight"] == 6
     assert [crew[1].enter("payments")["answer"] for _ in range(3)] == ["ok", "ok", "full"]
@@ -151,7 +151,7 @@ def test_a_larger_segment_goes_with_its_predecessor(ephemeral):
     rescd.load({"resources": {"payments": {"bulkhead": {"limit": 2000}}}})
     assert len(rescd.files()) == 2, rescd.files()
     process.stdin.close()
-    assert process.wait(PATIENCE) == 0
+    assert process.wait(ENDING) == 0
     nothing_is_left(rescd)
 
 
@@ -162,7 +162,7 @@ def test_what_somebody_else_has_put_there_stays(ephemeral):
             file.write("somebody else's")
         os.rename(path + ".foreign", path)
     process.stdin.close()
-    assert process.wait(PATIENCE) == 0
+    assert process.wait(ENDING) == 0
     for path in (rescd.segment, rescd.control_path):
         with open(path, encoding="utf-8") as file:
             assert file.read() == "somebody else's"
@@ -190,5 +190,5 @@ def test_it_starts_over_where_a_segment_was_cut(ephemeral, which):
     assert process.poll() is None
     assert (rescd.snapshot()["segment"]["generation"] == generation) == (which == "former")
     process.stdin.close()
-    assert process.wait(PATIENCE) == 0
+    assert process.wait(ENDING) == 0
     nothing_is_left(rescd)

@@ -24,7 +24,7 @@ import subprocess
 import time
 
 import pytest
-from harness import HELPERS, OTHER_NAMESPACE, PATIENCE, RESCTL, TOP, Rescd, is_stopped, may, until
+from harness import ENDING, HELPERS, OTHER_NAMESPACE, PATIENCE, RESCTL, TOP, Rescd, is_stopped, may, until
 
 SEVEN = 7
 VICTIM = SEVEN  # the place of who dies or stops; those behind it are for others that a case needs
@@ -107,7 +107,7 @@ class Place:
 
     def end(self):
         self.command(END)
-        assert self.process.wait(PATIENCE) == 0 and self[ERRORS] == 0, (self[ERRORS], self.last_error())
+        assert self.process.wait(ENDING) == 0 and self[ERRORS] == 0, (self[ERRORS], self.last_error())
 
 
 def at(point, action):
@@ -115,7 +115,7 @@ def at(point, action):
     return {"RESC_FAILPOINT": "%s@1=%s" % (point, action)}
 
 
-def until_met(process, action, what, patience=PATIENCE * 3):
+def until_met(process, action, what, patience=ENDING):
     """It is dead, or stopped, at its failpoint."""
     until(lambda: process.poll() is not None or is_stopped(process), patience, what)
     assert process.poll() == (-signal.SIGKILL if action == "kill" else None), (what, process.poll())
@@ -712,7 +712,7 @@ def test_F7_resctl(crew, command, point, action):
     crew.rescd.ctl(*words, code=None)
     if action == "stop":
         operator.send_signal(signal.SIGCONT)
-        operator.wait(PATIENCE)
+        operator.wait(ENDING)
     crew.rescd.ctl("release", "ledger", code=None)
     crew.rescd.ctl("inject", "quiet", "--stop", code=None)
     assert crew.rescd.show("ledger")["override"] is None and crew.rescd.show("quiet")["injection"] is None

@@ -502,6 +502,19 @@ class Rescd:
     def advance(self, duration):
         self.ctl("clock", "advance", duration)
 
+    def until_counted(self, name, **counters):
+        """Whoever frees a cell counts it a moment later, and then goes on to the next."""
+        def counted():
+            seen = self.show(name)["counters"]
+            return {key: seen[key] for key in counters} == counters
+
+        until(counted, what="%s of %s" % (counters, name))
+
+    def until_reaped(self, deaths):
+        """So many deaths are in the events, which is the last thing that is done for one but for its slot. The events."""
+        until(lambda: len(self.events("reaped")) >= deaths, what="%d deaths in the events" % deaths)
+        return self.events("reaped")
+
     def until_turned(self):
         """rescd has just had its turn of each second. Segment time stands still but for this."""
         self.advance("1ms")
@@ -585,8 +598,8 @@ def family_of(counter):
 
 def agreed(rescd, worker, name, page=None):
     """What the library tells a worker, the snapshot and the metrics page say of a resource: the same, or this fails. In the snapshot's form."""
+    page = page or rescd.scrape()  # first: a rescd that answers is not in the middle of anything
     seen, state, counters = rescd.show(name), worker.state(name), worker.counters(name)
-    page = page or rescd.scrape()
     on_page = functools.partial(metric, page, resource=name)
 
     def same(what, *values):

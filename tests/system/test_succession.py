@@ -228,7 +228,7 @@ def test_a_worker_that_is_killed_while_the_segment_changes_gives_its_permits_bac
     until(lambda: rescd.show("payments")["permits"]["debt"] == 0 and rescd.show("payments")["permits"]["in_use"] == 0, what="five permits back")
     assert len(other.hold("payments", 8)) == 8
     assert other.enter("payments")["answer"] == "full"
-    assert rescd.show("payments")["counters"]["permits_reclaimed"] == 5
+    rescd.until_counted("payments", permits_reclaimed=5)
 
 
 @needs_points

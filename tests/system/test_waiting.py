@@ -18,9 +18,9 @@ def config(workers=None, **bulkhead):
 
 def seen(rescd):
     """The bulkhead as resctl and the metrics page show it, which is the same."""
+    page = rescd.scrape()  # first: a rescd that answers is not in the middle of anything
     shown = next(r for r in rescd.snapshot()["resources"] if r["name"] == "payments")
     permits, counters = shown["permits"], shown["counters"]
-    page = rescd.scrape()
     for key, name in (("in_use", "resc_permits_in_use"), ("limit", "resc_permits_limit"), ("waiting", "resc_permits_waiting")):
         assert permits[key] == metric(page, name, resource="payments"), key
     assert counters["waited"] == metric(page, "resc_waited_calls_total", resource="payments")

@@ -184,7 +184,7 @@ def test_F3a_a_segment_removed_under_busy_workers_is_replaced_with_all_states(ho
     converge(crew, snapshot["segment"]["generation"])
     rescd.ctl("force", "payments", "closed", "--for", "1h", "--why", "F3")
     assert [worker.call("payments")["r"] for worker in crew] == [0] * 5
-    assert "removed by somebody" in rescd.log()
+    until(lambda: "removed by somebody" in rescd.log(), what="a line in the log, after the name is back")
 
 
 def test_F3a_while_calls_are_inside_it_is_replaced_all_the_same_and_again_when_they_have_ended(host):

@@ -291,7 +291,7 @@ def test_who_is_not_called_is_retired_and_the_next_call_makes_it_again(host):
 
     until(gone, patience=30)
     assert names(rescd) == {"shard-open", "shard-used", "payments", "shard-hot-named"}
-    assert "retired 'shard-idle'" in rescd.log()
+    until(lambda: "retired 'shard-idle'" in rescd.log(), what="a line in the log, after it is gone")
     assert worker.call("shard-idle")["r"] == 0
     seen = rescd.show("shard-idle")
     assert seen["state"] == "closed" and seen["counters"]["admitted"] == 2

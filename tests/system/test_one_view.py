@@ -17,7 +17,7 @@ def cooldown_passes(rescd, seconds):
 
 @pytest.mark.smoke
 def test_eight_workers_see_five_failures_and_not_forty(host):
-    rescd = host({"resources": {"payments": {"breaker": {"consecutive": 5, "cooldown": "300ms"}}}})
+    rescd = host({"resources": {"payments": {"breaker": {"consecutive": 5, "cooldown": "1h"}}}})
     crew = rescd.crew(8)
     reached = 0
     # Each would make its own five if it learnt alone.
@@ -29,7 +29,7 @@ def test_eight_workers_see_five_failures_and_not_forty(host):
                 worker.leave(ticket, "fail")
     assert reached == 5
     for worker in crew:
-        assert worker.enter("payments")["answer"] in ("open", "half_open")
+        assert worker.enter("payments")["answer"] == "open"
     seen = rescd.show("payments")
     assert seen["state"] == "open" and seen["why"] == "consecutive"
     assert (seen["counters"]["admitted"], seen["counters"]["opened"]) == (5, 1)

@@ -6,10 +6,11 @@ Latencies are moved by the test clock, so the histogram is the same in each run.
 """
 import contextlib
 import json
+import signal
 import subprocess
 
 import pytest
-from harness import RESCTL, Rescd, state_of, until
+from harness import RESCTL, Rescd, is_stopped, state_of, until
 
 PAYMENTS = {"breaker": {"failure_rate": 0.5, "min_calls": 20}, "bulkhead": {"limit": 40}, "timeout": {"attempt": "800ms"}}
 CONFIG = {"resources": {"payments": PAYMENTS, "own": {}, "fresh": {}, "blind": {"latency": False}}}
@@ -35,7 +36,8 @@ def candidates(answer):
 
 @contextlib.contextmanager
 def watching(rescd, *args):
-    """resctl suggest, which has begun to watch: it has the segment, and sleeps between two looks."""
+    """resctl suggest, which has begun to watch: it has the segment, and sleeps between two looks. It counts its looks, and so it is held
+    there until what it is to see has happened: however long that takes, it looks on."""
     with subprocess.Popen([RESCTL, "--instance", rescd.instance, "suggest", *args], stdin=subprocess.DEVNULL,
                           stdout=subprocess.PIPE) as process:
         def sleeps():
@@ -43,7 +45,20 @@ def watching(rescd, *args):
                 return rescd.instance in file.read() and state_of(process.pid) == "S"
 
         until(sleeps, what="it watches")
-        yield process
+        process.send_signal(signal.SIGSTOP)
+        until(lambda: is_stopped(process), what="it is held")
+
+        def rest():
+            """Lets it go on to its end; its answer."""
+            process.send_signal(signal.SIGCONT)
+            answer = json.loads(process.communicate(timeout=30)[0])
+            assert process.returncode == 0
+            return answer
+
+        try:
+            yield rest
+        finally:
+            process.kill()  # where the test has failed
 
 
 @pytest.fixture(scope="module")
@@ -138,9 +153,9 @@ def test_only_the_watched_calls_tell_what_a_longer_timeout_would_do(host):
     assert cut["latency"]["cut_off_at_ms"] == 300 and cut["latency"]["p999_is_least"] and cut["recommended_timeout_ms"] is None
     assert candidates(cut)[800]["cuts_off_most"] == 0.1
     assert rescd.load({"resources": {"payments": {"timeout": {"attempt": "2s"}}}})["changed"] == ["payments"]
-    with watching(rescd, "payments", "--watch", "1500ms", "--only-watched", "--json") as process:
+    with watching(rescd, "payments", "--watch", "1s", "--only-watched", "--json") as rest:
         measured(worker, "payments", (195, 75, "ok"), (5, 450, "ok"))
-        answer = json.loads(process.communicate(timeout=30)[0])
+        answer = rest()
     told = answer["latency"]
     assert told["only_watched"] and (told["measured"], told["timed_out"], told["p99_is_least"]) == (200, 0, False)
     assert answer["recommended_timeout_ms"] > 500 and candidates(answer)[500]["cuts_off"] == 0
@@ -162,7 +177,9 @@ def test_a_tail_that_an_operator_cut_off_is_no_reason_to_raise_the_timeout(host)
     worker = rescd.worker()
     rescd.ctl("inject", "payments", "--latency", "1s", "--latency-share", "2%", "--for", "1h", "--why", "game day")
     worker.send("loop", "payments", 100, 0, 1)
-    until(lambda: rescd.advance("1s") or rescd.show("payments")["counters"]["ended_timeout"] == 2, what="both have timed out")
+    for number in (1, 2):  # the clock moves while one waits, and not under a call that is just going on
+        until(lambda: rescd.show("payments")["counters"]["injected_delays"] == number, what="one that waits")
+        rescd.advance("1s")
     worker.receive()
     text = " ".join(rescd.ctl("suggest", "payments", *NOW).stdout.split())
     assert "too many calls were cut off, perhaps all by what an operator injected" in text and "Raise the timeout" not in text
@@ -200,12 +217,11 @@ def test_a_segment_that_is_replaced_meanwhile_is_watched_anew(host):
     rescd = host(CONFIG)
     worker = rescd.worker()
     worker.hold("payments", 2)
-    with watching(rescd, "payments", "--watch", "600ms", "--json") as process:
+    with watching(rescd, "payments", "--watch", "1s", "--json") as rest:
         assert rescd.load({"resources": {**CONFIG["resources"], "payments": {**PAYMENTS, "bulkhead": {"limit": 3000}}}})["replaced"]
         worker.call("fresh")
-        answer = json.loads(process.communicate(timeout=30)[0])
-    assert process.returncode == 0
-    assert answer["limit"]["present"] == 3000 and answer["load"]["samples"] == 30
+        answer = rest()
+    assert answer["limit"]["present"] == 3000 and answer["load"]["samples"] == 50
 
 
 @pytest.mark.parametrize("args, code, text", [

@@ -24,7 +24,7 @@ import subprocess
 import time
 
 import pytest
-from harness import ENDING, HELPERS, OTHER_NAMESPACE, PATIENCE, RESCTL, TOP, Rescd, is_stopped, may, until
+from harness import ENDING, HELPERS, OTHER_NAMESPACE, PATIENCE, RESCTL, TOP, Rescd, best_of, is_stopped, may, until
 
 SEVEN = 7
 VICTIM = SEVEN  # the place of who dies or stops; those behind it are for others that a case needs
@@ -760,8 +760,8 @@ def test_the_accounts_are_exact_within_a_second_of_a_death(crew, how):
     before = OTHER_NAMESPACE if how.startswith("in") else ()
     if before and not may(*before, "true"):
         pytest.skip("unshare is not permitted here")
-    times = []
-    for _ in range(3):
+
+    def death():
         victim = crew.victim("permit.taken", "stop", before=before)
         until(lambda: len(crew.rescd.snapshot()["workers"]) == SEVEN + 1 and victim[PHASE] == ENTERING, what="one that holds a permit")
         if how == "rescd dead":
@@ -774,6 +774,9 @@ def test_the_accounts_are_exact_within_a_second_of_a_death(crew, how):
         crew.forget(victim, "permit.taken")
         if how == "rescd dead":
             crew.rescd.start()
+        return times[-1]
+
+    times = []
+    best_of(death, 1.0)
     print("\n%s: %s ms from SIGKILL until all accounts are exact" % (how, ", ".join("%.0f" % (t * 1000) for t in times)))
-    assert min(times) < 1.0, times
     crew.settle()

@@ -5,7 +5,7 @@ import signal
 import time
 
 import pytest
-from harness import steady, until
+from harness import best_of, steady, until
 
 CONFIG = {"resources": {
     "payments": {"breaker": {"consecutive": 2, "cooldown": "10s", "probe_timeout": "1h"}, "bulkhead": {"limit": 8},
@@ -234,20 +234,23 @@ def test_a_worker_that_is_killed_while_the_segment_changes_gives_its_permits_bac
 @needs_points
 def test_permits_of_the_dead_of_before_count_again_before_the_next_turn(host):
     """It takes some milliseconds, and a turn is a second. The best of some, because the machine may be slow."""
-    rescd = host({"resources": {"payments": {"bulkhead": {"limit": 8}}}})
+    rescd = host({"resources": {"payments": {"bulkhead": {"limit": 8}}}, "workers": 16})
     worker = rescd.worker()
-    took = []
-    for size in (40, 140, 300):
+    resources = {"payments": {"bulkhead": {"limit": 8}}, **{"s%d" % i: {"bulkhead": {"limit": 1}} for i in range(300)}}
+    workers = iter([32, 64, 128, 256, 512, 1024, 2048, 4096])
+
+    def death():
         victim = rescd.worker()
         victim.hold("payments", 5)
-        assert rescd.load({"resources": {"payments": {"bulkhead": {"limit": 8}}, **{"s%d" % i: {"bulkhead": {"limit": 1}} for i in range(size)}}})["replaced"]
+        assert rescd.load({"resources": resources, "workers": next(workers)})["replaced"]
         assert rescd.show("payments")["permits"]["debt"] == 5
         rescd.until_turned()
         started = time.monotonic()
         victim.kill()
         until(lambda: rescd.show("payments")["permits"]["debt"] == 0, what="five permits are back")
-        took.append(time.monotonic() - started)
-    assert min(took) < 0.5, took
+        return time.monotonic() - started
+
+    best_of(death, 0.5, most=8)
 
 
 @needs_points

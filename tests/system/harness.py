@@ -520,6 +520,7 @@ class Rescd:
         self.advance("1ms")
         now = self.snapshot()["now_ms"]
         until(lambda: self.snapshot()["daemon"]["heartbeat_ms"] >= now, what="a turn of rescd")
+        self.scrape()  # the heartbeat comes first in a turn, and who answers has ended it
 
     def reload(self, code=None):
         """resctl reload: {"ok": ...}, whatever came of it."""

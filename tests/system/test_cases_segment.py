@@ -368,6 +368,7 @@ def test_idle_workers_keep_their_part_of_a_share_when_the_segment_is_replaced(ho
     def limit():
         return rescd.show("payments")["permits"]["limit"]
 
+    rescd.until_turned()  # since then it is known who is still to come
     for _ in range(2):
         rescd.advance("50s")
         rescd.until_turned()

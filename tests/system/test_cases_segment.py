@@ -683,7 +683,8 @@ def test_F6_rescd_starts_over_with_a_fresh_segment_and_the_workers_that_live_joi
             assert worker.enter("payments")["r"] == 0
         except Gone:
             assert worker.died() == -signal.SIGBUS and cut_ in (cut_to_nothing, cut_to_a_page, cut_in_the_middle)
-    assert rescd.reload()["ok"] and agreed(rescd, newcomer, "payments")["state"] == "closed"
+    until(lambda: rescd.ctl("reload", code=None).returncode == 0, what="it takes commands")
+    assert agreed(rescd, newcomer, "payments")["state"] == "closed"
 
 
 def test_F6_rescd_survives_a_former_segment_that_is_cut(host):

@@ -124,6 +124,20 @@ static enum resc_outcome call(int64_t timeout_ms)
 	return call_as(1, 1, timeout_ms).outcome;
 }
 
+/* A server that is not there takes its turn to come back, and has none where the processors are taken. Until then a call fails, unreceived.
+ */
+static enum resc_outcome call_when_back(int64_t timeout_ms)
+{
+	const int64_t most_ns = board_now(board) + 20000 * MS;
+	enum resc_outcome outcome = RESC_FAIL;
+
+	while (outcome == RESC_FAIL && board_now(board) < most_ns) {
+		nap(1);
+		outcome = call(timeout_ms);
+	}
+	return outcome;
+}
+
 static void until(int64_t ms)
 {
 	while (board_now(board) < ms * MS)
@@ -272,8 +286,8 @@ START_TEST(who_refuses_is_not_there_and_comes_back)
 	ck_assert(board_now(board) >= 300 * MS || result.during_fault);
 	ck_assert_int_lt(clock_ns() - begun_ns, 10000 * MS);
 	ck_assert_uint_eq(received(), 1);
-	until(350);
-	ck_assert_int_eq(call(SOON_MS), RESC_OK);
+	until(300);
+	ck_assert_int_eq(call_when_back(SOON_MS), RESC_OK);
 	ck_assert_uint_eq(received(), 2);
 }
 END_TEST
@@ -419,8 +433,8 @@ START_TEST(what_was_not_read_goes_down_with_the_server)
 	call_together(clients, 10, 60000);
 	ck_assert_uint_eq(received(), 1);
 	ck_assert_uint_eq(receipt(1)->receipt, RECEIPT_RESET);
-	until(350);
-	ck_assert_int_eq(call(100), RESC_TIMEOUT); /* it is there again, and busy with this one */
+	until(300);
+	ck_assert_int_eq(call_when_back(100), RESC_TIMEOUT); /* it is there again, and busy with this one */
 	ck_assert_uint_eq(received(), 2);
 }
 END_TEST

@@ -117,6 +117,11 @@ def is_stopped(process):
     return process.poll() is None and state_of(process.pid) == "T"
 
 
+def until_asleep(*workers):
+    """Calls that are seen to wait do wait: a place in the queue is taken, and then there is one more look whether a permit is free."""
+    until(lambda: all(state_of(worker.pid) == "S" for worker in workers), what="those that wait are asleep")
+
+
 def as_hex(text):
     return (text.encode() if isinstance(text, str) else bytes(text)).hex() or "-"
 

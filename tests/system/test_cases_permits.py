@@ -6,7 +6,7 @@ More of waiting and of shares of the live workers: test_waiting.py.
 import signal
 
 import pytest
-from harness import Gone, agreed, until
+from harness import Gone, agreed, until, until_asleep
 
 
 def bulkhead(**keys):
@@ -86,6 +86,7 @@ def test_C3_eight_waiters_that_are_gone_take_no_permit(host, end):
     for worker in waiters:
         worker.send_enter("payments", **({"deadline_ms": 50} if end.startswith("cancelled") else {}))
     until(lambda: holder.state("payments")["waiting"] == 8, what="eight that wait")
+    until_asleep(*waiters)
     in_use(rescd, holder, 8, waiting=8)
     if end == "killed":
         for worker in waiters:
@@ -112,6 +113,7 @@ def test_C3_a_permit_goes_to_a_waiter_that_lives(host):
     for worker in (first, second):
         worker.send_enter("payments")
     until(lambda: holder.state("payments")["waiting"] == 2, what="two that wait")
+    until_asleep(first, second)
     first.signal(signal.SIGSTOP)  # it can take nothing
     first.until_stopped()
     holder.leave(held)

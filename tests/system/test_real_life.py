@@ -7,7 +7,7 @@ import glob
 import os
 
 import pytest
-from harness import TOP, agreed, until
+from harness import TOP, agreed, until, until_asleep
 
 FILES = os.path.join(TOP, "tests", "config", "valid", "L%s.json")
 
@@ -107,12 +107,14 @@ def test_L04_resilience4j_with_everything(setting):
     held = worker.hold("l04", 2)
     other.send_enter("l04")
     until(lambda: worker.state("l04")["waiting"] == 1, what="one that waits")
+    until_asleep(other)
     worker.advance(999)
     worker.leave(held[0])
     ticket = other.receive()
     assert (ticket["answer"], ticket["timeout_ms"]) == ("ok", 1000)
     other.send_enter("l04")
     until(lambda: worker.state("l04")["waiting"] == 1, what="one that waits")
+    until_asleep(other)
     worker.advance(1000)
     assert other.receive()["answer"] == "full"
     other.leave(ticket)
@@ -184,6 +186,7 @@ def test_L08_Envoy_with_pending_requests_and_a_retry_budget(setting):
     for waiter in waiters:
         waiter.send_enter("l08")
     until(lambda: worker.state("l08")["waiting"] == 35, what="35 pending")
+    until_asleep(*waiters)
     assert worker.enter("l08")["answer"] == "queue_full"
     agreed(rescd, worker, "l08")
     worker.advance(15000)

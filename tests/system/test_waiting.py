@@ -6,7 +6,7 @@ import signal
 import time
 
 import pytest
-from harness import VARIANT, metric, until
+from harness import VARIANT, metric, until, until_asleep
 
 FULL, DEADLINE, QUEUE_FULL, PRIORITY = 4, 5, 6, 7
 
@@ -48,6 +48,7 @@ def waiting(rescd, worker, **options):
     before = permits(rescd)["waiting"]
     worker.send_enter("payments", **options)
     until_waiting(rescd, before + 1)
+    until_asleep(worker)
     return worker
 
 
@@ -412,11 +413,11 @@ def test_a_wait_ends_with_a_permit_or_after_max_wait(host):
         assert time.monotonic() - began >= 0.39
     else:
         until_waiting(rescd, 1)
+        until_asleep(waiter)
         rescd.advance("400ms")
         assert waiter.receive()["r"] == FULL
     rescd.load(config(limit=1, max_wait="1h"))
-    waiter.send_enter("payments")
-    until_waiting(rescd, 1)
+    waiting(rescd, waiter)
     holder.leave(ticket)
     assert waiter.receive()["r"] == 0
     assert seen(rescd)["waited"] == 1

@@ -3,8 +3,8 @@
  * key_hammer INSTANCE RESOURCE KEYS SEED LOG: begins random ones of so many idempotency keys until it is killed, or its input ends.
  *
  * Why this exists: "each key is first once" is a promise about all processes of a host, some of which die. So each one writes into a
- * common file what it was told, a line at a time: "F key pid" before it starts on a key, "D key pid" when it is done, "X key r" for
- * an answer that is wrong. At its end it says how often it got which answer.
+ * common file what it was told, a line at a time: "F key pid" before it starts on a key, "D key pid" when it is done, "U key pid" where
+ * nobody knew what became of it, which it settles, "X key r" for an answer that is wrong. At its end it says how often it got which answer.
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -49,6 +49,13 @@ static void work(resc_once *once, unsigned number, const char *key, unsigned *se
 		tell('X', number, 0);
 }
 
+/* Its owner was killed while it stored the answer: so the work was done, and this is the answer. */
+static void settle(resc_once *once, unsigned number, const char *key)
+{
+	tell('U', number, (int)getpid());
+	resc_once_done(once, key, strlen(key));
+}
+
 int main(int argc, char **argv)
 {
 	unsigned first = 0, replayed = 0, busy = 0;
@@ -73,6 +80,8 @@ int main(int argc, char **argv)
 		int r = resc_once_begin(resource, key, strlen(key), NULL, &once);
 		if (r == 0)
 			work(&once, number, key, &seed);
+		else if (r == RESC_ONCE_UNKNOWN)
+			settle(&once, number, key);
 		else if (r == RESC_ONCE_DONE && (once.size != strlen(key) || memcmp(once.answer, key, once.size) != 0))
 			tell('X', number, r);
 		else if (r != RESC_ONCE_DONE && r != RESC_ONCE_BUSY)

@@ -115,9 +115,9 @@ def at(point, action):
     return {"RESC_FAILPOINT": "%s@1=%s" % (point, action)}
 
 
-def until_met(process, action, what, patience=ENDING):
+def until_met(process, action, what):
     """It is dead, or stopped, at its failpoint."""
-    until(lambda: process.poll() is not None or is_stopped(process), patience, what)
+    until(lambda: process.poll() is not None or is_stopped(process), ENDING if action == "kill" else PATIENCE * 3, what)
     assert process.poll() == (-signal.SIGKILL if action == "kill" else None), (what, process.poll())
 
 
@@ -530,11 +530,14 @@ class Scenes:
     @staticmethod
     @contextlib.contextmanager
     def ends_an_override(crew):
+        """rescd is stopped, or it may be the one who ends it: it looks each second."""
         crew.pause()
+        crew.rescd.process.send_signal(signal.SIGSTOP)
         crew.rescd.ctl("force", "ledger", "open", "--for", "1ms", "--why", "drill")
         crew.rescd.advance("1ms")
         yield "calls"
         crew.run()
+        crew.rescd.process.send_signal(signal.SIGCONT)
 
     @staticmethod
     @contextlib.contextmanager
@@ -700,7 +703,7 @@ def test_F7_resctl(crew, command, point, action):
     """Killed in the middle of a command, or stopped while another gives the same one; then one that is let through is obeyed."""
     words = command.split()
     if words[0] == "release":
-        crew.rescd.ctl("force", words[1], "closed", "--for", "10s", "--why", "drill")
+        crew.rescd.ctl("force", words[1], "closed", "--for", "1h", "--why", "drill")  # 10s are half a second here: it might be over
     if "--stop" in words:
         crew.rescd.ctl("inject", words[1], "--fail", "50%", "--for", "1h", "--why", "drill")
     operator = subprocess.Popen([RESCTL, "--instance", crew.rescd.instance, *words], stdin=subprocess.DEVNULL,

@@ -324,6 +324,7 @@ class Crew:
         assert len(told) == len(set(told))
         if self.workers == WORKERS and not rolled:  # else there may be those of the segment before as well
             assert len(told) == self.deaths, (told, self.deaths)
+            assert not [e for e in everything if e["kind"] == "superseded" and e["number"] > self.last_event], "the table is used up"
         self.deaths, self.last_event = 0, everything[-1]["number"]
 
     def leave_the_old_segment(self):

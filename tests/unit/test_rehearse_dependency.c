@@ -282,13 +282,14 @@ START_TEST(who_refuses_is_not_there_and_comes_back)
 	until(150);
 	int64_t begun_ns = clock_ns();
 	struct call_result result = call_as(1, 1, 60000);
-	ck_assert_int_eq(result.outcome, RESC_FAIL);
+	const uint32_t late = board_now(board) >= 300 * MS && result.outcome == RESC_OK; /* who was held up until then met nothing */
+	ck_assert(late || result.outcome == RESC_FAIL);
 	ck_assert(board_now(board) >= 300 * MS || result.during_fault);
 	ck_assert_int_lt(clock_ns() - begun_ns, 10000 * MS);
-	ck_assert_uint_eq(received(), 1);
+	ck_assert_uint_eq(received(), 1 + late);
 	until(300);
 	ck_assert_int_eq(call_when_back(SOON_MS), RESC_OK);
-	ck_assert_uint_eq(received(), 2);
+	ck_assert_uint_eq(received(), 2 + late);
 }
 END_TEST
 
@@ -786,6 +787,8 @@ static void turn_until(int64_t ms)
 		ck_assert_int_eq(dependencies_turn(running, board_now(board)), 0);
 		nap(2);
 	}
+	/* The nap may have been a long one: what was due meanwhile is done now. */
+	ck_assert_int_eq(dependencies_turn(running, board_now(board)), 0);
 }
 
 /* Until it answers again; its program takes the time that it takes to start. */

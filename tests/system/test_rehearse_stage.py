@@ -201,16 +201,39 @@ def test_without_one_of_its_processes_there_is_no_result(rehearse, who):
 
 
 def test_one_that_was_stopped_has_no_result(rehearse):
-    """One in the middle, one until after its end."""
-    both = [rehearse({**SCENARIO, "duration": duration}).until_it_plays() for duration in ("6s", "2s")]
+    """One in the middle, one until after its end; both for a moment only, as by Ctrl-Z and fg."""
+    both = [rehearse({**SCENARIO, "duration": duration}).until_it_plays() for duration in ("6s", "600ms")]
     for rehearsal in both:
         rehearsal.process.send_signal(signal.SIGSTOP)
-    time.sleep(4.5)
+    time.sleep(0.7)
     for rehearsal in both:
         rehearsal.process.send_signal(signal.SIGCONT)
     for rehearsal in both:
         ended(rehearsal, 3)
-        assert "stood still" in rehearsal.said()
+        assert "this process was stopped for 0." in rehearsal.said()
+
+
+def test_one_that_is_told_to_go_on_and_was_not_stopped_goes_on(rehearse):
+    rehearsal = rehearse({**SCENARIO, "duration": "500ms"}).until_it_plays()
+    rehearsal.process.send_signal(signal.SIGCONT)
+    assert rehearsal.end() == 0, rehearsal.said()
+
+
+def test_when_one_of_its_processes_was_stopped_there_is_no_result(rehearse):
+    """Whether it goes on or not: all others do, and notice nothing."""
+    stops = [("worker 2", True), ("worker 2", False), ("rehearse-server", True), ("rescd", False)]
+    all_of_them = [(rehearse().until_it_plays(), *stop) for stop in stops]
+    for rehearsal, who, goes_on in all_of_them:
+        victim, = rehearsal.named(who)
+        os.kill(victim, signal.SIGSTOP)
+        until(lambda pid=victim: state_of(pid) == "T", what="it is stopped")
+        if goes_on:
+            os.kill(victim, signal.SIGCONT)
+    for rehearsal, _, goes_on in all_of_them:
+        assert rehearsal.end(4) == 3
+        ended(rehearsal, 3)
+        # Who looks in between sees the stop, and nothing else.
+        assert ") was stopped in the middle" in rehearsal.said() or goes_on and ") was stopped, and went on, in the middle" in rehearsal.said()
 
 
 # ---- what the environment has to say ----

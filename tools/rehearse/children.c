@@ -9,6 +9,9 @@
  *
  * Their ends are noticed with pidfds, in one poll() with the parent's sleep. The status is only looked at (WNOWAIT) until children_end,
  * which takes it: whoever started a process that is only watched here still can.
+ *
+ * A stop (SIGSTOP) is no end, and no pidfd tells it. The kernel keeps for the parent that a child was stopped, or has been continued, until
+ * the parent asks; so none is missed, however short it was and however seldom the parent asks.
  */
 #include "children.h"
 
@@ -137,6 +140,25 @@ const struct child *children_wait(struct children *children, int64_t ns)
 	struct timespec time = {.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
 
 	return ppoll(children->fds, children->count, &time, NULL) > 0 ? first_ended(children) : NULL;
+}
+
+bool child_stopped(pid_t pid, bool *goes_on)
+{
+	siginfo_t info = {0};
+
+	if (waitid(P_PID, (id_t)pid, &info, WSTOPPED | WCONTINUED | WNOHANG) < 0 || info.si_pid == 0)
+		return false;
+	*goes_on = info.si_code == CLD_CONTINUED;
+	return true;
+}
+
+const struct child *children_stopped(const struct children *children, bool *goes_on)
+{
+	for (size_t i = 0; i < children->count; i++) {
+		if (children->fds[i].fd >= 0 && child_stopped(children->items[i].pid, goes_on))
+			return &children->items[i];
+	}
+	return NULL;
 }
 
 void child_end_text(const struct child *child, char *text, size_t size)

@@ -46,6 +46,10 @@ void child_raise_files(void);
 int children_add(struct children *children, const char *name, pid_t pid, bool ours);
 /* Waits for so long, or until one of them ends, or a signal comes. The one that has ended, or NULL. */
 const struct child *children_wait(struct children *children, int64_t ns);
+/* Was this child process stopped since the last time that it was asked? *goes_on: it does again, however short that was. */
+bool child_stopped(pid_t pid, bool *goes_on);
+/* The first of them that was; NULL: none. */
+const struct child *children_stopped(const struct children *children, bool *goes_on);
 /* "was killed by signal 9 (Killed)", "ended with 1" */
 void child_end_text(const struct child *child, char *text, size_t size);
 /* Waits for our own to end by themselves, for so long, and ends those that did not. True: none of them failed by itself. */

@@ -222,6 +222,8 @@ void lab_rescd_stop(struct lab_rescd *rescd)
 	rescd->map.base = NULL;
 	close_fd(&rescd->life);
 	if (rescd->pid > 0) {
+		/* One that somebody has stopped would not hear of it. */
+		kill(rescd->pid, SIGCONT);
 		for (unsigned i = 0; i < END_STEPS && !has_ended(rescd); i++)
 			sleep_a_step();
 		child_kill(&rescd->pid);

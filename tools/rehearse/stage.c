@@ -8,8 +8,8 @@
  *
  * While it is played, this process turns about each 10 ms: what scripts do to programs, samples, transitions, the backlog, the look of
  * whoever asked for the take. Whatever ends that should not (a worker, a dependency, rescd) ends the take, and then there is no result: a
- * rehearsal with a worker less is another one. The same goes for notes that found no room, and for this process itself: when it stood
- * still, scripts of programs went on late, and nobody saw what a game day has to see.
+ * rehearsal with a worker less is another one, and one with a worker that was stopped for a while, too. The same goes for notes that found
+ * no room, and for this process itself: when it stood still, scripts of programs went on late, and nobody saw what a game day has to see.
  *
  * Exits. Callers in the middle of something get a moment to give back what they hold; their notes stay undone, as do those of requests
  * that nobody took. Only then, with nobody left who writes, what is known of those is added (who was rejected, whose client has gone), and
@@ -39,6 +39,8 @@
 
 #define TURN_NS        INT64_C(10000000)
 #define LOOK_NS        INT64_C(200000000)
+#define STOP_LOOK_NS   INT64_C(200000000)
+#define STOPPED_NS     INT64_C(100000000)   /* between two turns: a stop that is no shorter may have changed something */
 #define STILL_NS       INT64_C(4000000000)  /* between two turns at most; a host whose processors are all taken makes it wait for 3 s */
 #define PATIENCE_NS    INT64_C(200000000)   /* with callers in the middle of something */
 #define START_NS       INT64_C(30000000000) /* until everybody is there */
@@ -54,8 +56,9 @@ struct stage {
 	struct dependencies *dependencies;
 	struct children children;
 	struct sampler sampler;
-	int64_t look_ns; /* when the next one is due */
-	int64_t turn_ns; /* when the last turn was */
+	int64_t look_ns;      /* when the next one is due */
+	int64_t turn_ns;      /* when the last turn was */
+	int64_t stop_look_ns; /* when it is looked whether one of the others was stopped */
 };
 
 /* ---- what must not happen ---- */
@@ -69,6 +72,20 @@ static int child_ended(const struct stage *stage, const struct child *child)
 	        (long)child->pid, text);
 	if (child->pid == stage->rescd.pid)
 		lab_rescd_tell(&stage->rescd);
+	return -ECHILD;
+}
+
+static int check_stops(const struct stage *stage)
+{
+	bool goes_on;
+	const struct child *child = children_stopped(&stage->children, &goes_on);
+
+	if (child == NULL)
+		return 0;
+	fprintf(stderr,
+	        "resctl rehearse: %s (process %ld) was stopped%s in the middle of the rehearsal, and all others went on; so there is no "
+	        "result\n",
+	        child->name, (long)child->pid, goes_on ? ", and went on," : "");
 	return -ECHILD;
 }
 
@@ -229,17 +246,25 @@ static bool look(struct stage *stage, int64_t now_ns)
 	return stage->options->look(stage->options->arg, stage->take, &stage->take->stopped);
 }
 
-/* Stopped (Ctrl-Z, Ctrl-S), or on a host that sleeps or has no time for it. The others play on meanwhile, some of them. */
+/* Stopped (Ctrl-Z), or held up (Ctrl-S), or on a host that sleeps or has no time for it. The others play on meanwhile, some of them. */
 static int check_pace(struct stage *stage, int64_t now_ns)
 {
 	int64_t still_ns = now_ns - stage->turn_ns;
+	bool stopped = signals_went_on() && still_ns >= STOPPED_NS;
 
 	stage->turn_ns = now_ns;
+	if (stopped) {
+		fprintf(stderr,
+		        "resctl rehearse: this process was stopped for %.1f s in the middle of the rehearsal, and all others went on; what "
+		        "it had to see and to do then is missing, so there is no result\n",
+		        (double)still_ns / 1e9);
+		return -ETIME;
+	}
 	if (still_ns <= STILL_NS)
 		return 0;
 	fprintf(stderr,
-	        "resctl rehearse: this process stood still for %.1f s in the middle of the rehearsal (was it stopped, or the host too "
-	        "busy?); what it had to see and to do then is missing, so there is no result\n",
+	        "resctl rehearse: this process stood still for %.1f s in the middle of the rehearsal (is the host too busy?); what it had "
+	        "to see and to do then is missing, so there is no result\n",
 	        (double)still_ns / 1e9);
 	return -ETIME;
 }
@@ -254,6 +279,10 @@ static int turn(struct stage *stage, int64_t now_ns)
 		r = sampler_turn(&stage->sampler);
 	if (r == 0)
 		r = check_rooms(stage->take->board);
+	if (r == 0 && now_ns >= stage->stop_look_ns) {
+		stage->stop_look_ns = now_ns + STOP_LOOK_NS;
+		r = check_stops(stage);
+	}
 	turn_look(stage->scenario, stage->take->board);
 	return r;
 }
@@ -278,7 +307,10 @@ static int play_it(struct stage *stage)
 			return child_ended(stage, ended);
 	}
 	update_take(stage->take, board_now(board));
-	return signals_came() != 0 ? 0 : check_pace(stage, board_now(board));
+	if (signals_came() != 0)
+		return 0;
+	int r = check_pace(stage, board_now(board));
+	return r < 0 ? r : check_stops(stage);
 }
 
 /* ---- exits ---- */

@@ -156,9 +156,12 @@ def test_killed_it_leaves_nothing(rehearse):
     ended(rehearsal, -signal.SIGKILL)
 
 
+SERVER = "import socket,sys\ns=socket.create_server(('127.0.0.1',int(sys.argv[1])))\nwhile True:\n c=s.accept()[0]\n while c.recv(99): c.sendall(b'+PONG\\n')"
+PONG = {"program": ["/usr/bin/python3", "-S", "-c", SERVER, "{port}"], "send": "PING\n", "expect": "+PONG"}
+
+
 def test_killed_it_leaves_nothing_that_a_program_started(rehearse):
-    server = ("import socket,sys\ns=socket.create_server(('127.0.0.1',int(sys.argv[1])))\nwhile True:\n c=s.accept()[0]\n while c.recv(99): c.sendall(b'+PONG\\n')")
-    program = {"program": ["/bin/sh", "-c", "/usr/bin/python3 -S -c \"$1\" $2 & wait", "sh", server, "{port}"], "send": "PING\n", "expect": "+PONG"}
+    program = {**PONG, "program": ["/bin/sh", "-c", "/usr/bin/python3 -S -c \"$1\" $2 & wait", "sh", SERVER, "{port}"]}
     rehearsal = rehearse({**SCENARIO, "workers": 1, "dependencies": {"prices": program}}).until_it_plays()
     assert len(rehearsal.named("python3")) == 1
     rehearsal.process.kill()
@@ -234,6 +237,33 @@ def test_when_one_of_its_processes_was_stopped_there_is_no_result(rehearse):
         ended(rehearsal, 3)
         # Who looks in between sees the stop, and nothing else.
         assert ") was stopped in the middle" in rehearsal.said() or goes_on and ") was stopped, and went on, in the middle" in rehearsal.said()
+
+
+def test_when_a_program_was_stopped_and_not_by_its_script_there_is_no_result(rehearse):
+    """It may be stopped by its script, and while it is, somebody else may not let it go on either."""
+    hangs = {**PONG, "faults": [{"kind": "hang", "from": "100ms", "to": "200ms"}, {"kind": "hang", "from": "700ms", "to": "60s"}]}
+    stopped, released = [rehearse({**SCENARIO, "workers": 1, "dependencies": {"prices": hangs}}).until_it_plays() for _ in range(2)]
+    time.sleep(0.3)
+    os.kill(stopped.named("python3")[0], signal.SIGSTOP)
+    victim, = released.named("python3")
+    until(lambda: state_of(victim) == "T", what="its script stops it")
+    os.kill(victim, signal.SIGCONT)
+    for rehearsal, what in ((stopped, "stopped"), (released, "continued")):
+        assert rehearsal.end(4) == 3
+        ended(rehearsal, 3)
+        assert "dependency prices: /usr/bin/python3 was %s, and not by its script" % what in rehearsal.said()
+
+
+def test_who_started_it_need_not_care_for_its_children(rehearse, tmp_path):
+    """SIGCHLD, ignored, is inherited: then the kernel tells a parent nothing of a child that has ended."""
+    script = tmp_path / "careless"
+    script.write_text("#!/bin/bash\ntrap '' CHLD\nexec %s \"$@\"\n" % PROGRAM)
+    script.chmod(0o755)
+    rehearsal = rehearse({**SCENARIO, "workers": 1, "dependencies": {"prices": PONG}}, program=str(script)).until_it_plays()
+    os.kill(rehearsal.named("python3")[0], signal.SIGKILL)
+    assert rehearsal.end(4) == 3
+    ended(rehearsal, 3)
+    assert "has ended by itself, with signal 9" in rehearsal.said()
 
 
 # ---- what the environment has to say ----

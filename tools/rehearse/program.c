@@ -204,6 +204,19 @@ static int say_ended(struct program *program, int status)
 	return -ECHILD;
 }
 
+/* Who has stopped it need not be known: the script has not, or wants it to stay so. */
+static bool is_meddled_with(const struct program *program, bool *goes_on)
+{
+	return child_stopped(program->pid, goes_on) && *goes_on == program->stopped;
+}
+
+static int say_meddled_with(const struct program *program, bool goes_on)
+{
+	fprintf(stderr, "resctl rehearse: dependency %s: %s was %s, and not by its script; so there is no result\n",
+	        program->dependency->name, program->dependency->program[0], goes_on ? "continued" : "stopped");
+	return -ECHILD;
+}
+
 static int say_deaf(struct program *program)
 {
 	fprintf(stderr,
@@ -263,9 +276,12 @@ static void follow_hang(struct program *program, int64_t at_ns)
 int program_turn(struct program *program, int64_t at_ns)
 {
 	int status;
+	bool goes_on;
 	read_output(program);
 	if (program->pid > 0 && has_ended(program, &status))
 		return say_ended(program, status);
+	if (program->pid > 0 && is_meddled_with(program, &goes_on))
+		return say_meddled_with(program, goes_on);
 	if (!script_listens(program->dependency, at_ns))
 		program_end(program);
 	else if (program->pid == 0) {

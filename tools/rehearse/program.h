@@ -24,7 +24,8 @@ struct program {
 /* Starts it on a free port, and returns when it listens. 0, or -errno after saying on stderr what is wrong; -EINTR, and
  * nothing is said, when a signal came before that. */
 int program_start(struct program *program, const struct dependency *dependency, struct guard *guard);
-/* Does what its script says. 0, or -errno after saying on stderr that it ended by itself, or cannot be started again. */
+/* Does what its script says. 0, or -errno after saying on stderr that it ended by itself, was stopped or
+ * continued by somebody else, or cannot be started again. */
 int program_turn(struct program *program, int64_t at_ns);
 void program_end(struct program *program);
 

@@ -5,6 +5,9 @@
  *
  * A stop cannot be caught (SIGSTOP), but whoever goes on after it gets a SIGCONT, also one that was stopped by Ctrl-Z. It may come without
  * a stop as well: a shell, or systemd, sends it to whom it ends. So it is only a hint, and how long nothing was done says the rest.
+ *
+ * Where SIGCHLD is ignored, and that is inherited too, the kernel keeps nothing of a child that has ended, and its number can at once be
+ * another's. Whoever ignores it did not mean our children.
  */
 #include "signals.h"
 
@@ -27,10 +30,12 @@ static void note_going_on(int number)
 /* What is ignored stays ignored: nohup. */
 void signals_catch(struct signals_before *before)
 {
-	const struct sigaction action = {.sa_handler = note_signal}, going_on = {.sa_handler = note_going_on};
+	const struct sigaction action = {.sa_handler = note_signal}, going_on = {.sa_handler = note_going_on},
+	                       usual = {.sa_handler = SIG_DFL};
 
 	came = went_on = 0;
 	sigaction(SIGCONT, &going_on, &before->went_on);
+	sigaction(SIGCHLD, &usual, &before->child);
 	for (size_t i = 0; i < SIGNALS_THAT_END; i++) {
 		sigaction(numbers[i], NULL, &before->actions[i]);
 		if (before->actions[i].sa_handler != SIG_IGN)
@@ -43,6 +48,7 @@ void signals_restore(const struct signals_before *before)
 	for (size_t i = 0; i < SIGNALS_THAT_END; i++)
 		sigaction(numbers[i], &before->actions[i], NULL);
 	sigaction(SIGCONT, &before->went_on, NULL);
+	sigaction(SIGCHLD, &before->child, NULL);
 }
 
 int signals_came(void)

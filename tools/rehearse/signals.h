@@ -9,10 +9,10 @@
 #define SIGNALS_THAT_END 3
 
 struct signals_before {
-	struct sigaction actions[SIGNALS_THAT_END], went_on;
+	struct sigaction actions[SIGNALS_THAT_END], went_on, child;
 };
 
-/* From now on they are noted, and none has come yet. */
+/* From now on they are noted, and none has come yet; and what became of a child can be asked. */
 void signals_catch(struct signals_before *before);
 void signals_restore(const struct signals_before *before);
 /* The last one that ends it; 0: none came. */

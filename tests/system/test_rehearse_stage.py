@@ -340,6 +340,33 @@ def test_too_few_descriptors_are_named_with_the_remedy(rehearse, tmp_path):
     assert "Too many open files; a higher `ulimit -n`" in rehearsal.said()
 
 
+MANY = ("import socketserver,sys\nclass H(socketserver.BaseRequestHandler):\n def handle(self):\n  while self.request.recv(99): self.request.sendall(b'+PONG\\n')\n"
+        "socketserver.ThreadingTCPServer.request_queue_size=99\nsocketserver.ThreadingTCPServer(('127.0.0.1',int(sys.argv[1])),H).serve_forever()")
+
+
+LACKS = {
+    "Too many open files; a higher `ulimit -n` lets it have more": ("ulimit -n 64", {"send": "PING\n", "expect": "+PONG"}),
+    "no port of this host is free": (
+        # Each call connects, and what it connected from is not free again for a minute.
+        "[ -n \"$alone\" ] || alone=1 exec unshare -n \"$0\" \"$@\"; ip link set lo up; echo 40000 40019 >/proc/sys/net/ipv4/ip_local_port_range", {}),
+}
+
+
+@pytest.mark.parametrize("what", LACKS, ids=["descriptors", "ports"])
+def test_calls_for_which_a_worker_has_not_the_means_are_no_failures_of_the_dependency(rehearse, tmp_path, what):
+    if "unshare" in LACKS[what][0] and subprocess.run(["unshare", "-n", "true"], stderr=subprocess.DEVNULL, check=False).returncode != 0:
+        pytest.skip("needs a network of its own")
+    script = tmp_path / "with-few"
+    script.write_text("#!/bin/sh\n%s\nexec %s \"$@\"\n" % (LACKS[what][0], PROGRAM))
+    script.chmod(0o755)
+    many = {"program": ["/usr/bin/python3", "-S", "-c", MANY, "{port}"], **LACKS[what][1]}
+    rehearsal = rehearse({**SCENARIO, "workers": 1, "threads": 40, "dependencies": {"prices": many}}, program=str(script))
+    assert rehearsal.end(10) == 3
+    ended(rehearsal, 3)
+    assert "dependency prices: a worker cannot call it: " in rehearsal.said() and what in rehearsal.said()
+    assert "so there is no result" in rehearsal.said()
+
+
 # ---- what others left ----
 
 

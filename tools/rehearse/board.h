@@ -116,6 +116,7 @@ struct board {
 	uint32_t line_waiting;
 
 	_Alignas(BOARD_LINE) _Atomic uint32_t complaints; /* calls that could not even be tried: the first one says why */
+	_Atomic int lacked;                               /* the errno of one that this host had not the means for; 0: none */
 
 	/* for the live table: relaxed totals */
 	_Alignas(BOARD_LINE) _Atomic uint64_t served[SERVED_KINDS];

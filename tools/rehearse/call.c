@@ -5,9 +5,11 @@
  */
 #include "caller.h"
 
+#include <errno.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "children.h"
@@ -56,6 +58,33 @@ void call_complain(const struct caller *caller, unsigned dependency, const char 
 	if (atomic_fetch_add_explicit(&caller->board->complaints, 1, memory_order_relaxed) == 0)
 		fprintf(stderr, "resctl rehearse: dependency %s: a worker cannot call it: %s\n",
 		        caller->scenario->dependencies[dependency].name, why);
+}
+
+bool call_is_lack(int error)
+{
+	return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
+}
+
+static const char *remedy(int error)
+{
+	switch (error) {
+	case EMFILE:
+		return "; a higher `ulimit -n` lets it have more";
+	case EADDRNOTAVAIL:
+		return ": no port of this host is free; fewer calls that connect, or a wider net.ipv4.ip_local_port_range";
+	default:
+		return "";
+	}
+}
+
+void call_lacks(const struct caller *caller, unsigned dependency, int error)
+{
+	char why[192];
+
+	snprintf(why, sizeof(why), "%s%s", strerror(error), remedy(error));
+	call_complain(caller, dependency, why);
+	/* relaxed: whichever */
+	atomic_store_explicit(&caller->board->lacked, error, memory_order_relaxed);
 }
 
 struct caller *caller_new(const struct scenario *scenario, struct board *board)

@@ -13,11 +13,13 @@
  * The server of another cannot note on the board what reached it, so its caller does.
  */
 #include <curl/curl.h>
+#include <errno.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include "caller.h"
 
@@ -30,6 +32,7 @@ struct curl_line {
 	bool added;           /* easy is in multi: a tcp connection lives as long */
 	curl_socket_t socket; /* tcp; CURL_SOCKET_BAD: none */
 	unsigned dependency;
+	int lack;                    /* why this host had no socket for the last transfer; 0: it had */
 	char error[CURL_ERROR_SIZE]; /* of the last transfer */
 };
 
@@ -67,6 +70,20 @@ static size_t drop(char *bytes, size_t size, size_t count, void *arg)
 	return size * count;
 }
 
+/* As libcurl does it, which tells nobody why there was no socket. */
+static curl_socket_t open_socket(void *arg, curlsocktype purpose, struct curl_sockaddr *address)
+{
+	struct curl_line *line = arg;
+	int fd = socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
+
+	(void)purpose;
+	if (fd >= 0)
+		return fd;
+	if (call_is_lack(errno))
+		line->lack = errno;
+	return CURL_SOCKET_BAD;
+}
+
 static bool set_up(struct curl_line *line, const struct dependency *dependency)
 {
 	char *url = NULL;
@@ -84,6 +101,8 @@ static bool set_up(struct curl_line *line, const struct dependency *dependency)
 	curl_easy_setopt(easy, CURLOPT_TCP_NODELAY, 1L);
 	curl_easy_setopt(easy, CURLOPT_USERAGENT, "resctl-rehearse/" RESC_VERSION_STRING);
 	curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, drop);
+	curl_easy_setopt(easy, CURLOPT_OPENSOCKETFUNCTION, open_socket);
+	curl_easy_setopt(easy, CURLOPT_OPENSOCKETDATA, line);
 	curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, line->error);
 	return good;
 }
@@ -143,6 +162,7 @@ static CURLcode result_of(struct curl_line *line)
 static enum resc_outcome transfer(const struct caller *caller, struct curl_line *line, int64_t deadline_ns, CURLcode *code)
 {
 	line->error[0] = '\0';
+	line->lack = 0;
 	curl_multi_add_handle(line->multi, line->easy);
 	line->added = true;
 	for (;;) {
@@ -178,10 +198,25 @@ static bool is_our_mistake(CURLcode code)
 	}
 }
 
+/* Of this host, and not of whom it calls. Who has several addresses may have one that is of no use here, so only programs, with their one.
+ */
+static int lack_of(const struct caller *caller, const struct curl_line *line, CURLcode code)
+{
+	long error = 0;
+
+	if (code == CURLE_COULDNT_CONNECT && caller->scenario->dependencies[line->dependency].kind == DEPENDENCY_PROGRAM)
+		curl_easy_getinfo(line->easy, CURLINFO_OS_ERRNO, &error);
+	return error == EADDRNOTAVAIL ? EADDRNOTAVAIL : line->lack;
+}
+
 /* libcurl's own limits (for connecting: 300 s) are limits too. */
 static struct curl_end broken(const struct caller *caller, const struct curl_line *line, CURLcode code)
 {
-	if (is_our_mistake(code))
+	int lack = lack_of(caller, line, code);
+
+	if (lack != 0)
+		call_lacks(caller, line->dependency, lack);
+	else if (is_our_mistake(code))
 		call_complain(caller, line->dependency, line->error[0] != '\0' ? line->error : curl_easy_strerror(code));
 	return code == CURLE_OPERATION_TIMEDOUT ? given_up(RESC_TIMEOUT) : ended(RESC_FAIL, RECEIPT_RESET);
 }
@@ -365,8 +400,10 @@ enum resc_outcome curl_call(struct caller *caller, unsigned dependency, const st
 
 	if (!line->curl)
 		line->curl = line_new(caller, dependency);
-	if (!line->curl)
+	if (!line->curl) {
+		call_lacks(caller, dependency, ENOMEM);
 		return RESC_FAIL;
+	}
 	struct curl_end end = line->curl->is_tcp ? call_tcp(caller, line->curl, d, deadline_ns)
 	                                         : call_http(caller, line->curl, deadline_ns, &result->retry_after_ms);
 	if (end.reached)

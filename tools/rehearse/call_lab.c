@@ -43,7 +43,7 @@ static bool is_usable(const struct line *line)
 static enum resc_outcome refused(const struct caller *caller, unsigned dependency, int error)
 {
 	if (error != ECONNREFUSED && error != ECONNRESET && error != ETIMEDOUT)
-		call_complain(caller, dependency, strerror(error));
+		call_lacks(caller, dependency, error);
 	return RESC_FAIL;
 }
 

@@ -31,6 +31,11 @@ enum resc_outcome call_await(const struct caller *caller, int fd, short events, 
 /* This call could not even be tried, and that is not the dependency's fault. Said once a take, whoever is first. */
 void call_complain(const struct caller *caller, unsigned dependency, const char *why);
 
+/* The same, for want of something that this host has too little of: then what was played is worth nothing, and the stage ends it. */
+void call_lacks(const struct caller *caller, unsigned dependency, int error);
+/* Is an error of socket() of that kind? */
+bool call_is_lack(int error);
+
 /* retry_after_ms of the result is -1 before. */
 enum resc_outcome lab_call(struct caller *caller, unsigned dependency, const struct call *call, struct call_result *result);
 /* Connects, so that the first call need not; where that fails, it will. */

@@ -102,6 +102,18 @@ static int check_rooms(const struct board *board)
 	return -ENOSPC;
 }
 
+/* Its calls failed, and the dependency has nothing to do with it. */
+static int check_lacks(const struct board *board)
+{
+	int error = atomic_load_explicit(&board->lacked, memory_order_relaxed);
+
+	if (error == 0)
+		return 0;
+	fprintf(stderr, "resctl rehearse: what a worker needs for its calls this host does not give it (%s); so there is no result\n",
+	        strerror(error));
+	return -error;
+}
+
 /* ---- entrances ---- */
 
 static int new_board(struct stage *stage)
@@ -279,6 +291,8 @@ static int turn(struct stage *stage, int64_t now_ns)
 		r = sampler_turn(&stage->sampler);
 	if (r == 0)
 		r = check_rooms(stage->take->board);
+	if (r == 0)
+		r = check_lacks(stage->take->board);
 	if (r == 0 && now_ns >= stage->stop_look_ns) {
 		stage->stop_look_ns = now_ns + STOP_LOOK_NS;
 		r = check_stops(stage);
@@ -340,6 +354,8 @@ static int conclude(struct stage *stage)
 	update_take(take, end_ns);
 	if (r == 0)
 		r = check_rooms(take->board);
+	if (r == 0)
+		r = check_lacks(take->board);
 	return r < 0 ? r : balance_check(take);
 }
 

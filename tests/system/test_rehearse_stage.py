@@ -292,6 +292,21 @@ def test_only_the_parent_holds_the_pipe_that_rescd_lives_on(rehearse):
     assert holders == {rescd, rehearsal.process.pid}
 
 
+def test_a_runtime_directory_of_somebody_else_is_not_in_its_way(rehearse, tmp_path):
+    """su leaves XDG_RUNTIME_DIR as it was. Root has another place, so this must not be root."""
+    script = tmp_path / "as-another"
+    another = "setpriv --reuid 65534 --inh-caps +dac_override --ambient-caps +dac_override " if os.geteuid() == 0 else ""
+    script.write_text("#!/bin/sh\nexec %s%s \"$@\"\n" % (another, PROGRAM))
+    script.chmod(0o755)
+    for place in ("/nonexistent", "/tmp/" + "x" * 100):
+        rehearsal = rehearse({**SCENARIO, "duration": "310ms"}, program=str(script), XDG_RUNTIME_DIR=place)
+        assert rehearsal.end() == 0, rehearsal.said()
+        rehearsal.nothing_is_left()
+        assert glob.glob("/tmp/resc-65534/rehearse-%d-*" % rehearsal.process.pid) == []
+    if os.geteuid() == 0:
+        os.rmdir("/tmp/resc-65534")
+
+
 # ---- what cannot be started ----
 
 

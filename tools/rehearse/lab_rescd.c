@@ -8,7 +8,7 @@
  * says that nobody has it any more.
  *
  * The configuration is handed over in anonymous memory: there is no file that could be left, or read by others. Nothing that the
- * environment says to a rescd or a worker is meant for these.
+ * environment says to a rescd or a worker is meant for these. A runtime directory is, where it can be used: after su it is somebody else's.
  */
 #include "lab_rescd.h"
 
@@ -180,12 +180,24 @@ static int wait_until_ready(struct lab_rescd *rescd)
 	return -ECHILD;
 }
 
+/* rescd has its control socket in there, or, where there is none, in a place that is always there. */
+static void forget_useless_directory(const char *instance)
+{
+	const char *directory = getenv("XDG_RUNTIME_DIR");
+	char path[CONTROL_PATH];
+	struct resc_error err;
+
+	if (directory != NULL && (access(directory, W_OK | X_OK) != 0 || control_path(path, NULL, instance, &err) < 0))
+		unsetenv("XDG_RUNTIME_DIR");
+}
+
 int lab_rescd_start(struct lab_rescd *rescd, const char *program, json_t *configuration, bool verbose)
 {
 	static unsigned takes;
 
 	*rescd = (struct lab_rescd){.life = -1, .log = -1};
 	snprintf(rescd->instance, sizeof(rescd->instance), PREFIX "%ld-%u", (long)getpid(), ++takes);
+	forget_useless_directory(rescd->instance);
 	int r = open_and_fork(rescd, program, configuration, verbose);
 	if (r == 0)
 		return wait_until_ready(rescd);

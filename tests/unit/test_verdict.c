@@ -478,6 +478,18 @@ START_TEST(a_late_look_sees_the_second_before_too)
 }
 END_TEST
 
+START_TEST(a_look_that_is_later_still_sees_all_that_nobody_has_looked_at)
+{
+	struct day d = {0};
+
+	day_make(&d);
+	d.stop.value = 0.61;
+	ck_assert_ptr_null(look(&d, 1900));
+	ck_assert_ptr_nonnull(look(&d, 5100)); /* second 1; the lab may have stood still for so long */
+	free(d.m);
+}
+END_TEST
+
 START_TEST(a_second_in_which_nobody_came_aborts_nothing)
 {
 	struct day d = {0};
@@ -573,6 +585,7 @@ int main(void)
 	        it_is_stopped_just_before_the_fault_without_a_steady_state,
 	        a_second_that_is_too_bad_aborts_when_its_requests_had_time_to_end,
 	        a_late_look_sees_the_second_before_too,
+	        a_look_that_is_later_still_sees_all_that_nobody_has_looked_at,
 	        a_second_in_which_nobody_came_aborts_nothing,
 	        what_must_hold_for_a_time_is_looked_at_then,
 	        figures_and_expectations_are_said_in_words,

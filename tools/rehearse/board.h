@@ -97,7 +97,10 @@ struct board {
 	uint32_t request_count;
 	uint32_t attempt_room;
 	uint32_t receipt_room;
-	char why_stopped[320]; /* by the parent alone, where its game day stopped the rehearsal */
+
+	/* by the parent alone, for its game day */
+	int64_t looked_until; /* the seconds before this one have been looked at */
+	char why_stopped[320];
 
 	_Alignas(BOARD_LINE) _Atomic uint32_t ready;    /* callers that are there */
 	_Alignas(BOARD_LINE) _Atomic uint32_t go;       /* futex: 1 when start_ns is set */

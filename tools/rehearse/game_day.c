@@ -126,8 +126,10 @@ bool game_day_look(const struct scenarios *scenarios, const struct take *take, c
 		return false;
 	if (look_at_steady(day, take, stopped))
 		return true;
-	/* The one before, too: looks may be late. */
-	for (int64_t second = last > 0 ? last - 1 : 0; second <= last; second++)
+	/* The one before, too, and all that nobody has looked at: looks may be late. */
+	int64_t first = take->board->looked_until < last - 1 ? take->board->looked_until : last - 1;
+	take->board->looked_until = last + 1 > 0 ? last + 1 : 0;
+	for (int64_t second = first > 0 ? first : 0; second <= last; second++)
 		if (look_at_second(day, take, second, stopped))
 			return true;
 	return false;

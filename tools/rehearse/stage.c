@@ -323,6 +323,10 @@ static int play_it(struct stage *stage)
 	update_take(stage->take, board_now(board));
 	if (signals_came() != 0)
 		return 0;
+	if (stage->take->stopped == NULL) {
+		stage->look_ns = 0;
+		look(stage, board_now(board));
+	}
 	int r = check_pace(stage, board_now(board));
 	return r < 0 ? r : check_stops(stage);
 }

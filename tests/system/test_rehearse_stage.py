@@ -346,9 +346,10 @@ def test_a_signal_does_not_wait_for_a_rescd_that_does_not_start(rehearse, tmp_pa
     rehearsal.nothing_is_left()
 
 
-def test_too_few_descriptors_are_named_with_the_remedy(rehearse, tmp_path):
+@pytest.mark.parametrize("few", [6, 8, 12, 30])
+def test_too_few_descriptors_are_named_with_the_remedy(rehearse, tmp_path, few):
     script = tmp_path / "with-few"
-    script.write_text("#!/bin/sh\nulimit -n 30\nexec %s \"$@\"\n" % PROGRAM)
+    script.write_text("#!/bin/sh\nulimit -n %d\nexec %s \"$@\"\n" % (few, PROGRAM))
     script.chmod(0o755)
     rehearsal = rehearse({**SCENARIO, "workers": 60}, program=str(script))
     ended(rehearsal, 3)

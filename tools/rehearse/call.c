@@ -65,23 +65,14 @@ bool call_is_lack(int error)
 	return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
 }
 
-static const char *remedy(int error)
-{
-	switch (error) {
-	case EMFILE:
-		return "; a higher `ulimit -n` lets it have more";
-	case EADDRNOTAVAIL:
-		return ": no port of this host is free; fewer calls that connect, or a wider net.ipv4.ip_local_port_range";
-	default:
-		return "";
-	}
-}
-
 void call_lacks(const struct caller *caller, unsigned dependency, int error)
 {
 	char why[192];
 
-	snprintf(why, sizeof(why), "%s%s", strerror(error), remedy(error));
+	snprintf(why, sizeof(why), "%s%s", strerror(error),
+	         error == EADDRNOTAVAIL
+	                 ? ": no port of this host is free; fewer calls that connect, or a wider net.ipv4.ip_local_port_range"
+	                 : child_remedy(error));
 	call_complain(caller, dependency, why);
 	/* relaxed: whichever */
 	atomic_store_explicit(&caller->board->lacked, error, memory_order_relaxed);

@@ -63,13 +63,25 @@ void child_keep_file(int kept)
 	syscall(SYS_close_range, first, ~0U, 0);
 }
 
+const char *child_remedy(int error)
+{
+	switch (error) {
+	case EMFILE:
+		return "; a higher `ulimit -n` lets it have more";
+	case EAGAIN:
+		return "; a higher `ulimit -u` allows more processes and threads";
+	default:
+		return "";
+	}
+}
+
 pid_t child_fork_with(int kept)
 {
 	pid_t parent = getpid();
 	pid_t pid = fork();
 
 	if (pid < 0)
-		fprintf(stderr, "resctl rehearse: no further process: %s\n", strerror(errno));
+		fprintf(stderr, "resctl rehearse: no further process: %s%s\n", strerror(errno), child_remedy(errno));
 	if (pid != 0)
 		return pid;
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -115,8 +127,7 @@ int children_add(struct children *children, const char *name, pid_t pid, bool ou
 	int fd = (int)syscall(SYS_pidfd_open, pid, 0);
 	if (fd < 0) {
 		int r = -errno;
-		fprintf(stderr, "resctl rehearse: %s cannot be watched: %s%s\n", name, strerror(-r),
-		        r == -EMFILE ? "; a higher `ulimit -n` lets this process have more" : "");
+		fprintf(stderr, "resctl rehearse: %s cannot be watched: %s%s\n", name, strerror(-r), child_remedy(-r));
 		return r;
 	}
 	struct child *child = &children->items[children->count];

@@ -39,6 +39,8 @@ pid_t child_fork_with(int kept);
 void child_keep_file(int kept);
 /* Kills it, waits for it, and makes it 0, which is nobody. For who started it, and has not given it to children_add as ours. */
 void child_kill(pid_t *pid);
+/* What whoever sees a message with that error can do, to be printed after it; "" where nothing is known. */
+const char *child_remedy(int error);
 /* This process may have as many descriptors as the host allows it. */
 void child_raise_files(void);
 

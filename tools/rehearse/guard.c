@@ -73,7 +73,7 @@ int guard_start(struct guard *guard)
 	*guard = GUARD_NONE;
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0) {
 		int r = -errno;
-		fprintf(stderr, "resctl rehearse: nobody to end the programs with this process: %s\n", strerror(-r));
+		fprintf(stderr, "resctl rehearse: nobody to end the programs with this process: %s%s\n", strerror(-r), child_remedy(-r));
 		return r;
 	}
 	pid_t pid = fork();
@@ -81,7 +81,7 @@ int guard_start(struct guard *guard)
 		be_guard(ends[1]);
 	close(ends[1]);
 	if (pid < 0) {
-		fprintf(stderr, "resctl rehearse: no further process: %s\n", strerror(errno));
+		fprintf(stderr, "resctl rehearse: no further process: %s%s\n", strerror(errno), child_remedy(errno));
 		close(ends[0]);
 		return -EAGAIN;
 	}

@@ -52,11 +52,11 @@ static void close_fd(int *fd)
 	*fd = -1;
 }
 
-/* The same file, above those that the child gets; -1 with errno. */
+/* The same file, above those that the child gets; -1 with errno. EINVAL: there is no number above them. */
 static int move_up(int fd)
 {
 	int moved = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, FIRST_FREE_FD);
-	int error = errno;
+	int error = errno == EINVAL ? EMFILE : errno;
 
 	if (fd >= 0)
 		close(fd);
@@ -201,7 +201,7 @@ int lab_rescd_start(struct lab_rescd *rescd, const char *program, json_t *config
 	int r = open_and_fork(rescd, program, configuration, verbose);
 	if (r == 0)
 		return wait_until_ready(rescd);
-	fprintf(stderr, "resctl rehearse: the rescd of this rehearsal cannot be started: %s\n", strerror(-r));
+	fprintf(stderr, "resctl rehearse: the rescd of this rehearsal cannot be started: %s%s\n", strerror(-r), child_remedy(-r));
 	return r;
 }
 

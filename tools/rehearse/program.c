@@ -248,8 +248,8 @@ static int await_ready(struct program *program)
 
 static int say_broken(const struct dependency *dependency, int error)
 {
-	fprintf(stderr, "resctl rehearse: dependency %s: cannot start %s: %s\n", dependency->name, dependency->program[0],
-	        strerror(-error));
+	fprintf(stderr, "resctl rehearse: dependency %s: cannot start %s: %s%s\n", dependency->name, dependency->program[0],
+	        strerror(-error), child_remedy(-error));
 	return error;
 }
 

@@ -589,8 +589,9 @@ pid_t server_start(const struct scenario *scenario, struct board *board, uint16_
 	struct report report = {.error = -EPIPE};
 	int pipe[2];
 	if (pipe2(pipe, O_CLOEXEC) < 0) {
-		fprintf(stderr, "resctl rehearse: cannot start the servers of the dependencies: %s\n", strerror(errno));
-		return -errno;
+		int r = -errno;
+		fprintf(stderr, "resctl rehearse: cannot start the servers of the dependencies: %s%s\n", strerror(-r), child_remedy(-r));
+		return r;
 	}
 	pid_t pid = child_fork_with(pipe[1]);
 	if (pid == 0)
@@ -603,7 +604,8 @@ pid_t server_start(const struct scenario *scenario, struct board *board, uint16_
 	close(pipe[0]);
 	if (report.error != 0) {
 		child_kill(&pid);
-		fprintf(stderr, "resctl rehearse: cannot start the servers of the dependencies: %s\n", strerror(-report.error));
+		fprintf(stderr, "resctl rehearse: cannot start the servers of the dependencies: %s%s\n", strerror(-report.error),
+		        child_remedy(-report.error));
 		return report.error;
 	}
 	memcpy(ports, report.ports, sizeof(report.ports));

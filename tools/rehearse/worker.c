@@ -16,6 +16,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include "children.h"
 #include "play.h"
 #include "turn.h"
 #include "view_config.h"
@@ -131,7 +132,8 @@ static bool run_threads(struct worker *worker)
 		pthread_attr_destroy(&attr);
 	}
 	if (r != 0)
-		fprintf(stderr, "resctl rehearse: worker %u: thread %u: %s\n", worker->number, (unsigned)count + 1, strerror(r));
+		fprintf(stderr, "resctl rehearse: worker %u: thread %u: %s%s\n", worker->number, (unsigned)count + 1, strerror(r),
+		        child_remedy(r));
 	else
 		for (uint32_t i = 0; i < count; i++)
 			pthread_join(threads[i], NULL);

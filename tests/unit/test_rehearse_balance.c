@@ -86,6 +86,26 @@ START_TEST(a_note_without_a_word_may_be_of_any_resource)
 }
 END_TEST
 
+/* From the ring of events, which forgets, and leaves out whoever is slow; and from a counter, which does neither. */
+START_TEST(a_transition_that_was_counted_and_not_seen_is_no_result)
+{
+	struct transition_note seen[] = {{.resource = 0, .to = RESC_BREAKER_OPEN}, {.resource = 0, .to = RESC_HALF_OPEN}};
+
+	take.transitions = seen;
+	take.transition_count = 2;
+	ck_assert_int_eq(balance_check(&take), -EBADMSG);
+	take.tallies[0].counters.opened = take.tallies[0].counters.half_opened = 1;
+	ck_assert_int_eq(balance_check(&take), 0);
+	take.transition_count = 1;
+	ck_assert_int_eq(balance_check(&take), -EBADMSG);
+	take.transition_count = 0;
+	ck_assert_int_eq(balance_check(&take), -EBADMSG);
+	seen[0].resource = 1;
+	take.transition_count = 2;
+	ck_assert_int_eq(balance_check(&take), -EBADMSG);
+}
+END_TEST
+
 int main(void)
 {
 	const TTest *const tests[] = {
@@ -95,6 +115,7 @@ int main(void)
 	        another_reason_of_refusal_is_no_result,
 	        what_was_going_on_at_the_end_may_have_been_counted_once,
 	        a_note_without_a_word_may_be_of_any_resource,
+	        a_transition_that_was_counted_and_not_seen_is_no_result,
 	};
 
 	return FIXTURE_RUN("rehearse_balance", tests, set_up, NULL);

@@ -4,6 +4,9 @@
  * other: the caller notes it on the board, and libresc counts it in the segment. So each take is its own test: where the two disagree, one
  * of them is wrong, and there is no result.
  *
+ * Transitions of a breaker are events in a ring, which forgets, and whose reader leaves out whoever is slow to write; how many there were
+ * is counted as well, and exactly.
+ *
  * They agree exactly but for what was going on at the end. A note's number is drawn before resc_enter, and the note is done after
  * everything that it tells of was counted; so of a note that is not done the segment may have counted anything, once at most, and nothing
  * without a note. One whose worker was killed before it wrote the first word does not even say of which resource it is, and may be of any.
@@ -21,7 +24,9 @@
 	X("timed out", ended_timeout)                                                                                                      \
 	X("ended as ignored", ended_ignored)                                                                                               \
 	X("were cancelled", ended_cancelled)                                                                                               \
-	X("were granted a retry", retries)
+	X("were granted a retry", retries)                                                                                                 \
+	X("opened the breaker", opened)                                                                                                    \
+	X("made the breaker half-open", half_opened)
 
 struct book {
 	struct resc_counters noted; /* by the notes that are done */
@@ -74,6 +79,12 @@ static bool is_done(const struct attempt_note *note)
 	return atomic_load_explicit(&note->done, memory_order_acquire) != 0;
 }
 
+static void book_transition(struct resc_counters *noted, const struct transition_note *transition)
+{
+	noted->opened += transition->to == RESC_BREAKER_OPEN;
+	noted->half_opened += transition->to == RESC_HALF_OPEN;
+}
+
 static void keep_books(const struct take *take, struct book *books)
 {
 	uint64_t of_anybody = 0;
@@ -87,6 +98,8 @@ static void keep_books(const struct take *take, struct book *books)
 		else
 			books[note->resource].open++;
 	}
+	for (size_t i = 0; i < take->transition_count; i++)
+		book_transition(&books[take->transitions[i].resource].noted, &take->transitions[i]);
 	for (size_t i = 0; i < take->scenario->resource_count; i++)
 		books[i].open += of_anybody;
 }

@@ -5,8 +5,9 @@
  * tenth of one processor, and come later than each 20 ms where they would take more.
  *
  * Transitions are the events of the segment's ring. A writer may still be at the place of one when a later one is there already, so an
- * event is read when it had its number for a while: nobody is left behind. And a ring forgets: who comes too late misses some, which their
- * numbers show, and a take that misses some is none.
+ * event is read when it had its number for a while. On a busy host a writer may take longer than that; so in the end, when nobody writes
+ * any more, all are read once again. But a ring forgets: then who was that slow is missing, and who comes too late misses some, which their
+ * numbers show, or the counters (balance.c), and a take that misses some is none.
  */
 #include "sampler.h"
 
@@ -238,9 +239,20 @@ static void add_latency(struct inspect_latency *to, const struct inspect_latency
 		to->buckets[i] += from->buckets[i];
 }
 
+/* From the first one on, where the ring has not forgotten it. */
+static void read_transitions_again(struct sampler *sampler)
+{
+	if (events_now(sampler) > sampler->map->dims.events)
+		return;
+	sampler->last_event = 0;
+	sampler->take->transition_count = 0;
+}
+
 int sampler_total(struct sampler *sampler)
 {
 	struct take *take = sampler->take;
+
+	read_transitions_again(sampler);
 	int r = add_transitions(sampler, events_now(sampler));
 
 	for (size_t i = 0; i < record_count(sampler); i++) {

@@ -346,6 +346,13 @@ def test_a_signal_does_not_wait_for_a_rescd_that_does_not_start(rehearse, tmp_pa
     rehearsal.nothing_is_left()
 
 
+def test_a_program_that_goes_into_the_background_is_told_to_stay(rehearse):
+    away = {"program": ["/bin/sh", "-c", "(sleep 0.1) & exit 0", "{port}"]}
+    rehearsal = rehearse({**SCENARIO, "dependencies": {"prices": away}})
+    ended(rehearsal, 3)
+    assert "has ended by itself, with status 0; one that goes into the background must be told to stay in the foreground" in rehearsal.said()
+
+
 @pytest.mark.parametrize("few", [6, 8, 12, 30])
 def test_too_few_descriptors_are_named_with_the_remedy(rehearse, tmp_path, few):
     script = tmp_path / "with-few"

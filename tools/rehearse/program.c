@@ -196,9 +196,13 @@ void program_end(struct program *program)
 
 static int say_ended(struct program *program, int status)
 {
-	fprintf(stderr, "resctl rehearse: dependency %s: %s has ended by itself, with %s %d\n", program->dependency->name,
+	bool well = WIFEXITED(status) && WEXITSTATUS(status) == 0;
+
+	fprintf(stderr, "resctl rehearse: dependency %s: %s has ended by itself, with %s %d%s\n", program->dependency->name,
 	        program->dependency->program[0], WIFSIGNALED(status) ? "signal" : "status",
-	        WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+	        WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status),
+	        well ? "; one that goes into the background must be told to stay in the foreground, or it is not ended with the rehearsal"
+	             : "");
 	show_output(program);
 	program_end(program);
 	return -ECHILD;

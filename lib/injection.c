@@ -5,8 +5,11 @@
  * there are and whichever of them call. The counter is never set back, because any run of consecutive numbers is as good as another.
  *
  * The protocol is in injection.h. It is that of an override, without a breaker to close at the end. Two things are different:
- *	- The setting decides, so it may not be overwritten by a setter who was stopped in the middle and lost his slot, as bytes of a text
- *	  may: it is changed by CAS from what was there before the slot was claimed, and it carries the serial. Only then is it believed.
+ *	- The setting decides, so what is in force has that of its setter, whole, from its first moment to its last; bytes of a text may be
+ *	  another's. A setter who is overtaken may not set the word: so whoever overtakes him marks it, and his CAS fails. Nor may a setter
+ *	  who was stopped change what is in force when he goes on: he changes the setting by CAS from what was there before he marked the
+ *	  word, and that value does not come back, for each one in a place has the serial after that of the one before (of four bits:
+ *	  until eight others have come). A call believes only the setting that has the serial of the word.
  *	- It always ends by itself, soon, and only where the configuration allows it. All look at the policy first: what rescd forbids
  *	  has no effect from the moment that the policy is written, and the word is only tidied up after it.
  *
@@ -162,21 +165,50 @@ static uint64_t setting_of(uint32_t serial, const struct injection *i)
 	return setting_make(serial, i->fail_ppm, i->share_ppm, i->latency_ms);
 }
 
-/* Setting and text of the next one. False: somebody else was faster; look at the word again. */
-static bool prepare(struct state *state, uint64_t seen, uint32_t serial, const struct injection *i, uint64_t now_ms, const char *text)
+/* That word, as no other setter expects it. It means the same: an end is a millisecond earlier, and what is off has none. */
+static uint64_t marked(uint64_t w)
 {
-	word *setting = setting_slot(state, serial);
-	/* Before the claim: whoever has set it since has changed the word, or our claim is not the last. */
+	bool on = injection_is_on(w);
+
+	return injection_make(WORD_LIVE, on, injection_serial(w), on ? injection_until_ms(w) - 1 : injection_until_ms(w) + 1);
+}
+
+/* The first serial after that of w which has these four last bits, and so the next one's place; of the lowest bit only its place counts. */
+static uint32_t serial_after(uint64_t w, uint32_t last_bits)
+{
+	uint32_t next = injection_serial(w) + 1;
+
+	return (next + ((last_bits - next) & 0xe)) & 0xfffff;
+}
+
+struct wish {
+	const struct injection *what;
+	uint64_t now_ms, for_ms;
+	const char *text;
+};
+
+/* Marks the word, and puts setting and text into their places. What the word is to be; 0: somebody else was faster, look at it again. */
+static uint64_t prepare(struct state *state, uint64_t *seen, const struct wish *wish)
+{
+	uint32_t next = injection_serial(*seen) + 1;
+	word *setting = setting_slot(state, next);
+	/* Before the mark: who puts another one there and sets the word has marked it after us, so that one we have not seen. */
 	uint64_t before = atomic_load_explicit(setting, memory_order_acquire);
-	uint64_t claim = note_claim(text_slot(state, serial), serial, &state->injection, seen);
+	uint32_t serial = serial_after(*seen, setting_serial(before) + 2);
+	uint64_t claim =
+	        note_claim(text_slot(state, next), serial_after(*seen, setting_serial(before)), &state->injection, *seen, marked(*seen));
 
 	if (claim == 0)
-		return false;
+		return 0;
+	*seen = marked(*seen);
 	FAILPOINT("injection.claimed");
-	if (!atomic_compare_exchange_strong_explicit(setting, &before, setting_of(serial, i), memory_order_acq_rel, memory_order_relaxed))
-		return false;
+	if (!atomic_compare_exchange_strong_explicit(setting, &before, setting_of(serial, wish->what), memory_order_acq_rel,
+	                                             memory_order_relaxed))
+		return 0;
 	FAILPOINT("injection.setting");
-	return note_write(text_slot(state, serial), claim, serial, now_ms, text);
+	if (!note_write(text_slot(state, next), claim, serial, wish->now_ms, wish->text))
+		return 0;
+	return injection_make(WORD_LIVE, true, serial, wish->now_ms + wish->for_ms);
 }
 
 /* Is it really there? Yes also when it has been there and has ended since. rescd may have forbidden it while it was set. */
@@ -196,6 +228,7 @@ static int verify(const struct map *map, uint32_t index, uint64_t set)
 
 int injection_set(const struct map *map, uint32_t index, const struct injection *injection, uint64_t for_ms, const char *text)
 {
+	struct wish wish = {.what = injection, .for_ms = for_ms, .text = text};
 	uint64_t seen;
 
 	if (!is_sound(injection, for_ms))
@@ -207,21 +240,20 @@ int injection_set(const struct map *map, uint32_t index, const struct injection 
 		if (r != 0)
 			return r;
 		struct state *state = map_state(map, index);
-		uint64_t now_ms = clock_coarse_ms(map);
-		if (injection_is_on(seen) && !injection_holds(seen, now_ms)) {
-			injection_expire(map, index, 0, now_ms);
+		wish.now_ms = clock_coarse_ms(map);
+		if (injection_is_on(seen) && !injection_holds(seen, wish.now_ms)) {
+			injection_expire(map, index, 0, wish.now_ms);
 			continue;
 		}
-		uint32_t serial = (injection_serial(seen) + 1) & 0xfffff;
-		uint64_t next = injection_make(WORD_LIVE, true, serial, now_ms + for_ms);
-		if (!prepare(state, seen, serial, injection, now_ms, text))
+		uint64_t next = prepare(state, &seen, &wish);
+		if (next == 0)
 			continue;
 		FAILPOINT("injection.text");
 		/* release: who sees the word sees its setting. acquire: what the one before did. */
 		if (!atomic_compare_exchange_strong_explicit(&state->injection, &seen, next, memory_order_acq_rel, memory_order_relaxed))
 			continue;
 		FAILPOINT("injection.set");
-		tell(map, index, 0, EVENT_INJECTED, setting_of(serial, injection), for_ms, text);
+		tell(map, index, 0, EVENT_INJECTED, setting_of(injection_serial(next), injection), for_ms, text);
 		return verify(map, index, next);
 	}
 	return -EBUSY;

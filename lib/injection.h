@@ -2,12 +2,13 @@
 /*
  * Injected faults: an operator has a share of the calls fail or wait, on a host that serves, to see what its callers make of it.
  *
- * Who writes: resctl, directly; whoever finds it over or forbidden ends it. Set: load the word {on, serial, until} -> load the setting of
- * serial + 1 -> claim its text (note.h) -> CAS the setting, which carries the serial -> text -> CAS the word {on, serial + 1, until}.
- * End: CAS the word to {off, serial}; who wins writes the event. A call loads the word, then the setting of its serial, then takes a
- * number. A death before the last CAS leaves what was in force, and a slot that the next setter takes over; one after it leaves the
- * injection in force without its event. Nothing has to be repaired: `until` is looked at on each use, and it is never further away than
- * INJECTION_MOST_MS.
+ * Who writes: resctl, directly; whoever finds it over or forbidden ends it. Set: load the word {on, serial, until} -> load the setting in
+ * the place of the next serial -> claim its text (note.h) -> CAS the word to itself, marked -> CAS the setting, which carries a serial that
+ * is 2 above that of the one before in its place -> text -> CAS the marked word to {on, that serial, until}. End: CAS the word to {off,
+ * serial}; who wins writes the event. A call loads the word, then the setting of its serial, then takes a number. The model is
+ * tests/model/injection.pml. A death before the last CAS leaves what was in force (its end a millisecond earlier, by the mark), and a slot
+ * that the next setter takes over; one after it leaves the injection in force without its event. Nothing has to be repaired: `until` is
+ * looked at on each use, and it is never further away than INJECTION_MOST_MS.
  */
 #ifndef RESC_INJECTION_H
 #define RESC_INJECTION_H

@@ -33,7 +33,7 @@ static uint64_t settled(const struct override_text *slot, uint32_t serial)
 	return seen;
 }
 
-uint64_t note_claim(struct override_text *slot, uint32_t serial, const word *beside, uint64_t seen)
+uint64_t note_claim(struct override_text *slot, uint32_t serial, word *beside, uint64_t seen, uint64_t next)
 {
 	uint64_t mine = NOTE_WRITING | (random_next() ^ (uint64_t)getpid()) >> 1;
 	uint64_t before = settled(slot, serial);
@@ -43,7 +43,7 @@ uint64_t note_claim(struct override_text *slot, uint32_t serial, const word *bes
 	if (!atomic_compare_exchange_strong_explicit(&slot->serial, &before, mine, memory_order_acq_rel, memory_order_relaxed))
 		return 0;
 	FAILPOINT("note.claimed");
-	if (atomic_load_explicit(beside, memory_order_acquire) == seen)
+	if (atomic_compare_exchange_strong_explicit(beside, &seen, next, memory_order_acq_rel, memory_order_relaxed))
 		return mine;
 	/* The slot may hold the note of what is now in force: it is untouched, give it back. */
 	atomic_compare_exchange_strong_explicit(&slot->serial, &claim, before, memory_order_release, memory_order_relaxed);

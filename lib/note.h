@@ -18,10 +18,11 @@
 #define NOTE_WRITING (UINT64_C(1) << 63)
 
 /*
- * Takes the slot for that serial. seen: what the word beside it was, with another serial. Waits some 20 ms for somebody who is at it. The
- * mark of the claim; 0: somebody else was faster, look at the word again.
+ * Takes the slot, and makes of the word beside it, which was `seen`, `next` (seen itself: leaves it). Waits some 20 ms for somebody who is
+ * at it: who writes, or has written the note of that serial, which the word does not have yet. The mark of the claim; 0: somebody else was
+ * faster, look at the word again.
  */
-uint64_t note_claim(struct override_text *slot, uint32_t serial, const word *beside, uint64_t seen);
+uint64_t note_claim(struct override_text *slot, uint32_t serial, word *beside, uint64_t seen, uint64_t next);
 /* Writes it, with the caller's uid, and stamps it. False: the slot was taken over meanwhile. */
 bool note_write(struct override_text *slot, uint64_t claim, uint32_t serial, uint64_t now_ms, const char *text);
 

@@ -87,7 +87,7 @@ static struct override_text *text_slot(struct state *state, uint32_t serial)
 static bool text_put(struct state *state, uint64_t word_seen, uint32_t serial, uint64_t now_ms, const char *text)
 {
 	struct override_text *slot = text_slot(state, serial);
-	uint64_t claim = note_claim(slot, serial, &state->override, word_seen);
+	uint64_t claim = note_claim(slot, serial, &state->override, word_seen, word_seen);
 
 	return claim != 0 && note_write(slot, claim, serial, now_ms, text);
 }

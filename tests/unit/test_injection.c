@@ -473,6 +473,106 @@ START_TEST(who_lost_his_slot_does_not_change_the_setting)
 }
 END_TEST
 
+static pid_t setter(const char *points, const struct injection *i, const char *text)
+{
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		failpoint_set(points);
+		_exit(injection_set(&n.map, n.index, i, 60000, text) == 0 ? 0 : 1);
+	}
+	return pid;
+}
+
+static pid_t stopped_setter(const char *points, const struct injection *i, const char *text)
+{
+	int status;
+	pid_t pid = setter(points, i, text);
+
+	ck_assert_int_eq(waitpid(pid, &status, WUNTRACED), pid);
+	ck_assert(WIFSTOPPED(status));
+	return pid;
+}
+
+static int goes_on(pid_t pid)
+{
+	kill(pid, SIGCONT);
+	return fixture_wait(pid);
+}
+
+static const struct injection every = {.fail_ppm = 1000000};
+/* Before the word is marked, and after. */
+static const char *const late_points[] = {"note.claimed@1=stop,injection.setting=kill", "injection.claimed@1=stop,injection.setting=kill"};
+
+/* His setting was in its place; another one put his own there, and died. */
+START_TEST(who_was_overtaken_does_not_set_what_another_wanted)
+{
+	pid_t slow = stopped_setter("injection.text@1=stop", &half, "slow");
+
+	ck_assert_int_eq(fixture_wait(setter("injection.setting=kill", &every, "dead")), -SIGKILL);
+	ck_assert_int_eq(goes_on(slow), 0);
+	ck_assert(injection().on);
+	ck_assert_uint_eq(injection().what.fail_ppm, 500000);
+	ck_assert_str_eq(injection().text, "slow");
+}
+END_TEST
+
+/* He has the place of one whose setting is there, and who then was the first to set the word. */
+START_TEST(who_comes_too_late_leaves_what_is_in_force_alone)
+{
+	for (size_t i = 0; i < 2; i++) {
+		pid_t first = stopped_setter("injection.text@1=stop", &half, "first");
+		pid_t late = stopped_setter(late_points[i], &every, "late");
+
+		ck_assert_int_eq(goes_on(first), 0);
+		ck_assert_int_eq(goes_on(late), -SIGKILL);
+		ck_assert(injection().on);
+		ck_assert_uint_eq(injection().what.fail_ppm, 500000);
+		ck_assert_str_eq(injection().text, "first");
+	}
+}
+END_TEST
+
+/* Somebody who is dead wanted just what the one wants who is the first to set the word. */
+START_TEST(the_same_setting_for_the_second_time_is_not_taken_for_the_first)
+{
+	for (size_t i = 0; i < 2; i++) {
+		ck_assert_int_eq(fixture_wait(setter("injection.setting=kill", &half, "dead")), -SIGKILL);
+		pid_t late = stopped_setter(late_points[i], &every, "late");
+		ck_assert_int_eq(inject(&half, 60000), 0);
+		ck_assert_int_eq(goes_on(late), -SIGKILL);
+		ck_assert(injection().on);
+		ck_assert_uint_eq(injection().what.fail_ppm, 500000);
+		ck_assert_str_eq(injection().text, "game day");
+	}
+}
+END_TEST
+
+/* What many left behind who died takes nothing from those who come later, nor from what is in force but some milliseconds. */
+START_TEST(F7_death_of_many_setters)
+{
+	ck_assert_int_eq(inject(&half, 60000), 0);
+	uint64_t serial = injection_serial(fixture_load(&n.state->injection));
+	for (unsigned i = 1; i <= 9; i++) {
+		ck_assert_int_eq(fixture_wait(setter("injection.setting=kill", &every, "dead")), -SIGKILL);
+		ck_assert_uint_eq(injection().what.fail_ppm, 500000);
+		ck_assert_str_eq(injection().text, "game day");
+		ck_assert_uint_eq(injection().until_ms, 61000 - i);
+		ck_assert_uint_eq(injection_serial(fixture_load(&n.state->injection)), serial);
+	}
+	ck_assert_int_eq(injection_stop(&n.map, n.index, "enough"), 0);
+	ck_assert_int_eq(fixture_wait(setter("injection.setting=kill", &every, "dead")), -SIGKILL);
+	ck_assert(!injection().on);
+	ck_assert_int_eq(injection_stop(&n.map, n.index, ""), -ESRCH);
+	for (unsigned i = 0; i < 20; i++) {
+		ck_assert_int_eq(inject(i % 2 == 0 ? &half : &every, 60000), 0);
+		ck_assert_uint_eq(injection().what.fail_ppm, i % 2 == 0 ? 500000 : 1000000);
+		ck_assert_uint_eq(injection().until_ms, 61000);
+		ck_assert_str_eq(injection().text, "game day");
+	}
+}
+END_TEST
+
 /* Between a word and its event others may have set two more, the second one in the place of the first. */
 START_TEST(an_event_tells_its_own_setting)
 {
@@ -613,6 +713,10 @@ int main(void)
 	        F7_death_of_a_setter_after_the_word,
 	        F7_death_of_who_ends_it,
 	        who_lost_his_slot_does_not_change_the_setting,
+	        who_was_overtaken_does_not_set_what_another_wanted,
+	        who_comes_too_late_leaves_what_is_in_force_alone,
+	        the_same_setting_for_the_second_time_is_not_taken_for_the_first,
+	        F7_death_of_many_setters,
 	        an_event_tells_its_own_setting,
 	        F7_death_while_an_injected_call_sleeps,
 	        it_moves_with_setting_text_and_numbers,

@@ -145,6 +145,11 @@ static uint64_t no_room(const struct resc_counters *c)
 	return c->refused_full + c->refused_queue_full + c->refused_priority;
 }
 
+static uint64_t failed(const struct resc_counters *c)
+{
+	return c->ended_fail + c->ended_timeout + c->ended_cancelled + c->injected_delays;
+}
+
 static void fill_load(struct suggest_load *load, const struct inspect_resource *from, const struct inspect_resource *to, struct samples *s)
 {
 	*load = (struct suggest_load){
@@ -154,6 +159,7 @@ static void fill_load(struct suggest_load *load, const struct inspect_resource *
 	        .admitted = grown(from->counters.admitted, to->counters.admitted),
 	        .no_room = grown(no_room(&from->counters), no_room(&to->counters)),
 	        .measured = grown(from->latency.count, to->latency.count),
+	        .failed = grown(failed(&from->counters), failed(&to->counters)),
 	        .sum_us = grown(from->latency.sum_us, to->latency.sum_us),
 	        .in_flight = suggest_spread(s->in_flight, s->count),
 	        .waiting = suggest_spread(s->waiting, s->count),

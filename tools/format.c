@@ -186,6 +186,8 @@ struct text number_text(double value, int decimals)
 
 struct text rate_text(double per_second)
 {
+	if (per_second > 0 && per_second < 0.005)
+		return (struct text){"<0.01"};
 	/* Whatever is more than that was not counted. */
 	return per_second < 10 ? number_text(per_second, 2) : count_text((uint64_t)(per_second < 1e15 ? per_second + 0.5 : 1e15));
 }

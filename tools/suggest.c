@@ -101,7 +101,9 @@ double suggest_quantile_us(const struct inspect_latency *latency, double q)
 struct mixture {
 	double measured;
 	double not_healthy;
+	double failed;
 	double injected;
+	double delayed;
 	double timed_out;
 	double cut_at_us; /* 0: timed out somewhere */
 };
@@ -114,7 +116,8 @@ static double cut_at_us(const struct suggest_facts *facts, double timed_out)
 {
 	double us = (double)facts->policy.timeout_attempt_ms * 1000;
 
-	if (part_mode_of(&facts->policy, PART_TIMEOUT) != PART_ENFORCE || calls_beyond(&facts->latency, us * 0.9).most < timed_out)
+	if (timed_out <= 0 || part_mode_of(&facts->policy, PART_TIMEOUT) != PART_ENFORCE ||
+	    calls_beyond(&facts->latency, us * 0.9).most < timed_out)
 		return 0;
 	return us;
 }
@@ -122,8 +125,8 @@ static double cut_at_us(const struct suggest_facts *facts, double timed_out)
 static struct mixture mixture_of(const struct suggest_facts *facts)
 {
 	const struct resc_counters *c = &facts->counters;
-	double timed_out = (double)c->ended_timeout, bad = (double)c->ended_fail + (double)c->ended_cancelled + timed_out;
-	double ended = (double)c->ended_ok + (double)c->ended_ignored + bad;
+	double timed_out = (double)c->ended_timeout, failed = (double)c->ended_fail + (double)c->ended_cancelled;
+	double ended = (double)c->ended_ok + (double)c->ended_ignored + failed + timed_out;
 	double measured = (double)facts->latency.count;
 	double scale = ended > measured ? measured / ended : 1;
 
@@ -131,8 +134,10 @@ static struct mixture mixture_of(const struct suggest_facts *facts)
 	return (struct mixture){
 	        .measured = measured,
 	        /* However those ended that were made to wait: the time is not the dependency's. */
-	        .not_healthy = fmin(ceil((bad + (double)c->injected_delays) * scale), measured),
+	        .not_healthy = fmin(ceil((failed + (double)c->ended_timeout + (double)c->injected_delays) * scale), measured),
+	        .failed = fmin(ceil(failed * scale), measured),
 	        .injected = fmin(ceil((double)larger(c->injected_failures, c->injected_delays) * scale), measured),
+	        .delayed = fmin(ceil((double)c->injected_delays * scale), measured),
 	        .timed_out = timed_out,
 	        .cut_at_us = cut_at_us(facts, timed_out),
 	};
@@ -230,9 +235,8 @@ static double quantile(const struct suggest_facts *facts, const struct mixture *
 
 static void find_quantiles(const struct suggest_facts *facts, const struct mixture *m, struct suggest_timeouts *out)
 {
-	bool ignored;
 
-	out->p50_us = quantile(facts, m, 0.5, 1, &ignored);
+	out->p50_us = quantile(facts, m, 0.5, 1, &out->p50_is_least);
 	out->p99_us = quantile(facts, m, 0.99, SUGGEST_P99_CALLS, &out->p99_is_least);
 	out->p999_us = quantile(facts, m, 0.999, SUGGEST_P999_CALLS, &out->p999_is_least);
 }
@@ -252,7 +256,9 @@ void suggest_timeouts(const struct suggest_facts *facts, struct suggest_timeouts
 
 	*out = (struct suggest_timeouts){.measured = facts->latency.count,
 	                                 .not_healthy = (uint64_t)m.not_healthy,
+	                                 .failed = (uint64_t)m.failed,
 	                                 .injected = (uint64_t)m.injected,
+	                                 .delayed = (uint64_t)m.delayed,
 	                                 .timed_out = (uint64_t)m.timed_out,
 	                                 .cut_at_ms = m.timed_out > 0 ? (uint64_t)(m.cut_at_us / 1000) : 0,
 	                                 .recommended = -1};

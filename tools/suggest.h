@@ -36,6 +36,7 @@ struct suggest_load {
 	uint64_t no_room;  /* refused by the bulkhead */
 	uint64_t measured; /* of the calls that ended */
 	uint64_t sum_us;   /* of these */
+	uint64_t failed;   /* of the calls that ended; or timed out, were given up, or made to wait by an operator; at most */
 	struct suggest_spread in_flight;
 	struct suggest_spread waiting;
 	struct suggest_spread retries;
@@ -88,14 +89,16 @@ struct suggest_timeout {
 
 struct suggest_timeouts {
 	uint64_t measured;
-	uint64_t not_healthy; /* of these: failed, timed out, given up by their caller, or made to wait by an operator */
+	uint64_t not_healthy; /* of these: failed, timed out, given up by their caller, or made to wait by an operator; at most */
+	uint64_t failed;      /* of these: failed, or given up by their caller */
 	uint64_t injected;    /* of these: had to fail or wait by an operator, see injection.h; at least, one may do both */
+	uint64_t delayed;     /* of these: had to wait, so they may be among those that timed out */
 	uint64_t timed_out;   /* of these: cut off by whatever timeout they had; how long they would have taken nobody knows */
 	uint64_t cut_at_ms;   /* and that was timeout.attempt, so they took at least this; 0: another, earlier or of the callers' own */
 	/* Microseconds; 0: too few calls. Where the quantile lies among the calls that were cut off, or that took longer than what is
 	 * measured, it is at least this: *_is_least. */
 	double p50_us, p99_us, p999_us;
-	bool p99_is_least, p999_is_least;
+	bool p50_is_least, p99_is_least, p999_is_least;
 	size_t count;
 	struct suggest_timeout list[SUGGEST_TIMEOUTS]; /* the shortest first */
 	int recommended;                               /* index; -1: none, for want of calls, or because the tail is cut off */

@@ -87,6 +87,11 @@ static double share_delayed(const struct notes *n)
 	return measured > 0 ? fmin(delayed / measured, 1) : 0;
 }
 
+static const char *p50_at_least(const struct notes *n)
+{
+	return n->timeouts.p50_is_least ? "at least " : "";
+}
+
 /* ---- timeout ---- */
 
 static void look_at_short(struct notes *n)
@@ -97,10 +102,11 @@ static void look_at_short(struct notes *n)
 	if (ms == 0 || n->facts->latency.count < SUGGEST_P99_CALLS || cut.likely - share_delayed(n) <= 0.01)
 		return;
 	note(n, SUGGEST_NOTE_TIMEOUT_SHORT, PART_TIMEOUT,
-	     "timeout.attempt is %s, and %s of the measured calls took that long or were cut off there (p50 is %s): raise it, or find out "
+	     "timeout.attempt is %s, and %s of the measured calls took that long or were cut off there (p50 is %s%s): raise it, or find "
+	     "out "
 	     "why "
 	     "so many are slow",
-	     duration_setting(ms).s, fine_percent_text(cut.likely).s, latency_fine_text(n->timeouts.p50_us).s);
+	     duration_setting(ms).s, fine_percent_text(cut.likely).s, p50_at_least(n), latency_fine_text(n->timeouts.p50_us).s);
 }
 
 static void look_at_long(struct notes *n)
@@ -211,16 +217,18 @@ static bool has_rate(const struct notes *n)
 static void look_at_window(struct notes *n)
 {
 	const struct policy *p = n->policy;
-	double calls = n->limit.rate * (double)p->window_ms / 1000;
+	/* Of those that an open breaker refused each would have been in the window of a closed one. */
+	double rate = n->facts->load.seconds > 0 ? (double)n->facts->load.asked / n->facts->load.seconds : 0;
+	double calls = rate * (double)p->window_ms / 1000;
 	struct line why = {.used = 0};
 
 	if (policy_is_blind(p, &why))
 		note(n, SUGGEST_NOTE_BREAKER_BLIND, PART_BREAKER, "%s", why.s);
-	else if (has_rate(n) && p->window_calls == 0 && n->limit.rate > 0 && calls < (double)p->min_calls)
+	else if (has_rate(n) && p->window_calls == 0 && rate > 0 && calls < (double)p->min_calls)
 		note(n, SUGGEST_NOTE_BREAKER_QUIET, PART_BREAKER,
 		     "at %s calls a second a window of %s holds about %s calls, and min_calls is %s: no rate can open it at this load; "
 		     "lower min_calls, use a longer window or one of the last N calls, or add consecutive",
-		     rate_text(n->limit.rate).s, duration_setting(p->window_ms).s, number_text(calls, calls < 10 ? 1 : 0).s,
+		     rate_text(rate).s, duration_setting(p->window_ms).s, number_text(calls, calls < 10 ? 1 : 0).s,
 		     count_text(p->min_calls).s);
 }
 
@@ -246,9 +254,10 @@ static void look_at_always_slow(struct notes *n)
 	    (slow - share_delayed(n)) * MILLION < (double)p->slow_rate_ppm)
 		return;
 	note(n, SUGGEST_NOTE_BREAKER_ALWAYS_SLOW, PART_BREAKER,
-	     "%s of the measured calls took longer than slow_call (%s; p50 is %s), and slow_rate is %s: it opens on an ordinary day; raise "
-	     "slow_call",
-	     fine_percent_text(slow).s, duration_setting_ns(p->slow_call_ns).s, latency_fine_text(n->timeouts.p50_us).s,
+	     "%s of the measured calls took longer than slow_call (%s; p50 is %s%s), and slow_rate is %s: so many open it; raise "
+	     "slow_call, or "
+	     "find out why so many are slow",
+	     fine_percent_text(slow).s, duration_setting_ns(p->slow_call_ns).s, p50_at_least(n), latency_fine_text(n->timeouts.p50_us).s,
 	     share_text(p->slow_rate_ppm).s);
 }
 
@@ -283,14 +292,15 @@ static void look_at_limit(struct notes *n)
 		return;
 	if ((double)limit < n->limit.inside)
 		note(n, SUGGEST_NOTE_BULKHEAD_TIGHT, PART_BULKHEAD,
-		     "%s calls a second of %s each are %s calls inside on average, and the limit is %u: it refuses while all is well; "
-		     "raise it",
-		     rate_text(n->limit.rate).s, latency_fine_text(n->limit.mean_us).s, number_text(n->limit.inside, 1).s, limit);
-	else if (workers > 0 && limit >= workers && most <= workers && !n->limit.held_down)
+		     "%s calls a second of %s each are %s calls inside on average, and the limit is %u: %s", rate_text(n->limit.rate).s,
+		     latency_fine_text(n->limit.mean_us).s, number_text(n->limit.inside, 1).s, limit,
+		     n->facts->load.failed == 0 ? "it refuses while all is well; raise it"
+		                                : "it refuses; raise it, unless they take so long because something fails");
+	else if (workers > 1 && limit >= workers && most <= workers && !n->limit.held_down)
 		note(n, SUGGEST_NOTE_BULKHEAD_IDLE, PART_BULKHEAD,
-		     "the limit is %u, and there %s %u live worker%s: where each has one call at a time, it never refuses anything; choose "
+		     "the limit is %u, and there are %u live workers: where each has one call at a time, it never refuses anything; choose "
 		     "one below that, so that some workers stay free when this dependency hangs",
-		     limit, workers == 1 ? "is" : "are", workers, plural(workers));
+		     limit, workers);
 }
 
 static void look_at_wait(struct notes *n, enum suggest_note_id id, enum policy_part part, uint64_t wait_ms)

@@ -39,7 +39,7 @@ static void print_latency(const struct screen *screen, const struct suggest_fact
 		            facts->only_watched ? "while it watched" : "yet");
 		return;
 	}
-	say_quantile(&line, "p50", t->p50_us, false);
+	say_quantile(&line, "p50", t->p50_us, t->p50_is_least);
 	say_quantile(&line, "p99", t->p99_us, t->p99_is_least);
 	say_quantile(&line, "p99.9", t->p999_us, t->p999_is_least);
 	print_field(screen, "latency", STYLE_PLAIN, "%s, of %s call%s measured %s", line.s, count_text(t->measured).s, plural(t->measured),
@@ -53,13 +53,19 @@ static void print_latency(const struct screen *screen, const struct suggest_fact
 		print_field(screen, "", STYLE_DOUBT, "\"latency\" is false now: these are from before");
 }
 
+static const char *were(uint64_t count)
+{
+	return count == 1 ? "was" : "were";
+}
+
 /* What the histogram cannot tell apart, or does not know. */
 static void print_doubts(const struct screen *screen, const struct suggest_timeouts *t)
 {
-	if (t->not_healthy > t->timed_out)
-		print_field(screen, "", STYLE_DOUBT,
-		            "%s of them failed or were given up, and are among these times too: the shares below have a range for that",
-		            count_text(t->not_healthy - t->timed_out).s);
+	if (t->failed > 0)
+		print_field(
+		        screen, "", STYLE_DOUBT,
+		        "%s of them failed or %s given up, and are among these times too: the shares below have a range where that matters",
+		        count_text(t->failed).s, were(t->failed));
 	if (t->injected > 0)
 		print_field(screen, "", STYLE_DOUBT,
 		            "at least %s of them failed or waited because an operator injected it: ask with --only-watched when nothing is "
@@ -68,15 +74,14 @@ static void print_doubts(const struct screen *screen, const struct suggest_timeo
 	if (t->timed_out == 0)
 		return;
 	if (t->cut_at_ms > 0)
-		print_field(
-		        screen, "", STYLE_DOUBT,
-		        "%s of them were cut off, at %s today: what they would have taken is not known, and a longer timeout may cut off "
-		        "as many",
-		        count_text(t->timed_out).s, duration_setting(t->cut_at_ms).s);
+		print_field(screen, "", STYLE_DOUBT,
+		            "%s of them %s cut off, at %s today: what they would have taken is not known, and a longer timeout may cut off "
+		            "as many",
+		            count_text(t->timed_out).s, were(t->timed_out), duration_setting(t->cut_at_ms).s);
 	else
 		print_field(screen, "", STYLE_DOUBT,
-		            "%s of them were cut off by other timeouts than today's: what they would have taken is not known",
-		            count_text(t->timed_out).s);
+		            "%s of them %s cut off by other timeouts than today's: what they would have taken is not known",
+		            count_text(t->timed_out).s, were(t->timed_out));
 }
 
 /* ---- timeouts ---- */
@@ -148,7 +153,7 @@ static void print_timeout(const struct screen *screen, const struct suggest_fact
 	} else if (fmax(t->p99_us, t->p999_us) >= SUGGEST_LONGEST_US) {
 		say(&line, "none can be recommended: too many calls took longer than %s, and how much longer is not measured",
 		    latency_fine_text(SUGGEST_LONGEST_US).s);
-	} else if ((t->p99_is_least || t->p999_is_least) && t->injected >= t->timed_out) {
+	} else if ((t->p99_is_least || t->p999_is_least) && t->delayed > 0 && t->delayed >= t->timed_out) {
 		say(&line, "none can be recommended: too many calls were cut off, perhaps all by what an operator injected");
 	} else if (t->p99_is_least || t->p999_is_least) {
 		say(&line,
@@ -212,11 +217,11 @@ static void print_limit(const struct screen *screen, const struct suggest_facts 
 		print_field(screen, "", STYLE_DOUBT,
 		            "today's limit of %" PRIu32 " was reached: without it there might have been more inside", facts->limit);
 	if (workers > 0 && l->limit >= workers)
-		print_field(
-		        screen, "", STYLE_DOUBT,
-		        "there %s %" PRIu32 " live worker%s: where each has one call at a time, a limit of %" PRIu32
-		        " or more never refuses anything. Whoever wants workers left over when this dependency hangs has to choose less",
-		        workers == 1 ? "is" : "are", workers, plural(workers), workers);
+		print_field(screen, "", STYLE_DOUBT,
+		            "there %s %" PRIu32 " live worker%s: where each has one call at a time, a limit of %" PRIu32
+		            " or more never refuses anything%s",
+		            workers == 1 ? "is" : "are", workers, plural(workers), workers,
+		            workers == 1 ? "" : ". Whoever wants workers left over when this dependency hangs has to choose less");
 	else if (workers > 0)
 		print_field(screen, "", STYLE_PLAIN, "that is %s of the %" PRIu32 " live workers: the others stay free when it hangs",
 		            percent_text(l->limit, workers).s, workers);
@@ -302,12 +307,12 @@ static json_t *candidates_json(const struct suggest_timeouts *t)
 
 static json_t *latency_json(const struct suggest_facts *facts, const struct suggest_timeouts *t)
 {
-	return json_pack("{s:b, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:b}", "only_watched", facts->only_watched, "measuring",
-	                 is_measuring(facts), "measured", integer(t->measured), "not_healthy", integer(t->not_healthy), "injected",
-	                 integer(t->injected), "timed_out", integer(t->timed_out), "cut_off_at_ms",
+	return json_pack("{s:b, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:b, s:b}", "only_watched", facts->only_watched,
+	                 "measuring", is_measuring(facts), "measured", integer(t->measured), "not_healthy", integer(t->not_healthy),
+	                 "injected", integer(t->injected), "timed_out", integer(t->timed_out), "cut_off_at_ms",
 	                 integer_if(t->cut_at_ms > 0, t->cut_at_ms), "p50_us", real_if(t->p50_us > 0, t->p50_us), "p99_us",
-	                 real_if(t->p99_us > 0, t->p99_us), "p999_us", real_if(t->p999_us > 0, t->p999_us), "p99_is_least", t->p99_is_least,
-	                 "p999_is_least", t->p999_is_least);
+	                 real_if(t->p99_us > 0, t->p99_us), "p999_us", real_if(t->p999_us > 0, t->p999_us), "p50_is_least", t->p50_is_least,
+	                 "p99_is_least", t->p99_is_least, "p999_is_least", t->p999_is_least);
 }
 
 static json_t *spread_json(const struct suggest_spread *s)

@@ -145,6 +145,25 @@ def test_without_measured_calls_it_says_what_to_do(busy):
     assert 'not measured: write "latency": true, reload, and ask again after 1,000 calls' in text
 
 
+def test_what_was_slow_is_not_said_to_have_failed(host):
+    rescd = host({"resources": {"payments": {"injection": True, "timeout": {"attempt": "800ms"}}, "slow": {"timeout": {"attempt": "800ms"}}}})
+    worker = rescd.worker()
+    measured(worker, "payments", (199, 75, "ok"))
+    rescd.ctl("inject", "payments", "--latency", "300ms", "--for", "1h", "--why", "drill")
+    worker.send_enter("payments")
+    until(lambda: rescd.show("payments")["counters"]["injected_delays"] == 1, what="it waits")
+    rescd.advance("300ms")
+    worker.leave(worker.receive()["ticket"])
+    text = " ".join(rescd.ctl("suggest", "payments", *NOW).stdout.split())
+    assert "given up" not in text and "at least 1 of them failed or waited because an operator injected it" in text
+    measured(worker, "slow", (120, 300000, "ok"))
+    text = " ".join(rescd.ctl("suggest", "slow", *NOW).stdout.split())
+    assert "p50 at least 4m11s, p99 at least 4m11s, of 120 calls" in text
+    assert "none can be recommended: too many calls took longer than 4m11s" in text and "operator" not in text
+    assert "there is 1 live worker" in text and "choose" not in text
+    assert rescd.ask("suggest", "slow", *NOW)["latency"]["p50_is_least"]
+
+
 def test_only_the_watched_calls_tell_what_a_longer_timeout_would_do(host):
     rescd = host({"resources": {"payments": {"timeout": {"attempt": "300ms"}}}})
     worker = rescd.worker()
@@ -196,10 +215,10 @@ def test_every_key_is_always_there(busy):
 def test_settings_that_cannot_work_are_told(host):
     rescd = host({"resources": {"payments": {
         "breaker": {"failure_rate": 0.5, "min_calls": 500, "slow_rate": 0.5, "slow_call": "50ms", "cooldown": "100ms", "window": "10s"},
-        "bulkhead": {"limit": 1, "max_wait": "5s", "mode": "shadow"}, "throttle": {"k": 1},
+        "bulkhead": {"limit": 2, "max_wait": "5s", "mode": "shadow"}, "throttle": {"k": 1},
         "retry": {"attempts": 4, "backoff": "fixed", "base": "100ms", "jitter": "none", "budget": {"capacity": 2}},
         "timeout": {"attempt": "60ms", "total": "400ms"}}}})
-    worker = rescd.worker()
+    worker, _ = rescd.crew(2)
     measured(worker, "payments", (100, 80, "ok"))
     told = {s["id"]: s for s in rescd.ask("suggest", "payments", *NOW)["settings"]}
     assert set(told) == {"timeout.short", "retry.total", "budget.capacity", "breaker.quiet", "breaker.always_slow", "bulkhead.idle",
@@ -209,7 +228,7 @@ def test_settings_that_cannot_work_are_told(host):
     assert told["retry.total"]["key"] == "timeout.total"
     assert "4 attempts of 60ms and the waits between them take up to 540ms, and timeout.total is 400ms" in told["retry.total"]["text"]
     text = rescd.ctl("suggest", "payments", *NOW).stdout
-    assert "in shadow mode: the limit is 1, and there is 1 live worker" in text
+    assert "in shadow mode: the limit is 2, and there are 2 live workers" in text
     assert "min_calls is 500: no rate can open it at this load" in text
 
 

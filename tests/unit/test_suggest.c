@@ -209,6 +209,12 @@ START_TEST(what_is_beyond_the_last_bucket_is_cut_off_by_every_timeout)
 	ck_assert(timeouts.p99_is_least && timeouts.p999_is_least);
 	ck_assert_double_eq(timeouts.p999_us, SUGGEST_LONGEST_US);
 	ck_assert_int_eq(timeouts.recommended, -1);
+	/* A timeout that has cut nothing off yet has cut these off as little. */
+	cut_at(300);
+	suggest_timeouts(&facts, &timeouts);
+	ck_assert(timeouts.p50_is_least && timeouts.p99_is_least && timeouts.cut_at_ms == 0);
+	ck_assert_double_eq(timeouts.p50_us, SUGGEST_LONGEST_US);
+	ck_assert_double_eq(timeouts.p999_us, SUGGEST_LONGEST_US);
 }
 END_TEST
 
@@ -253,6 +259,10 @@ START_TEST(who_was_made_to_wait_says_nothing_of_health)
 	ck_assert_uint_eq(timeouts.injected, 100);
 	ck_assert_uint_eq(timeouts.not_healthy, 100);
 	ck_assert_double_eq(suggest_cut_off(&facts, 500).least, 0);
+	ck_assert(timeouts.delayed == 100 && timeouts.failed == 0 && timeouts.timed_out == 0);
+	facts.counters.injected_failures = 200;
+	suggest_timeouts(&facts, &timeouts);
+	ck_assert(timeouts.delayed == 100 && timeouts.injected == 200);
 }
 END_TEST
 
@@ -285,7 +295,7 @@ START_TEST(a_tail_that_is_cut_off_is_not_known)
 	suggest_timeouts(&facts, &timeouts);
 	ck_assert_uint_eq(timeouts.timed_out, 56);
 	ck_assert_uint_eq(timeouts.cut_at_ms, 300);
-	ck_assert(!timeouts.p99_is_least && timeouts.p999_is_least);
+	ck_assert(!timeouts.p50_is_least && !timeouts.p99_is_least && timeouts.p999_is_least);
 	is_near(timeouts.p999_us, 300e3, 1);
 	ck_assert_int_eq(timeouts.recommended, -1);
 	for (size_t i = 0; i < timeouts.count; i++)
@@ -538,6 +548,10 @@ START_TEST(breakers_that_never_open_or_always)
 	ck_assert(!is_noted(SUGGEST_NOTE_BREAKER_QUIET));
 	facts.policy.min_calls = 1001;
 	ck_assert(is_noted(SUGGEST_NOTE_BREAKER_QUIET));
+	/* It is open, and that is why few are let in. */
+	facts.load.asked = 600;
+	ck_assert(!is_noted(SUGGEST_NOTE_BREAKER_QUIET));
+	facts.load.asked = 300;
 	facts.policy.rate_per_second = TOKEN;
 	facts.policy.rate_burst = 1;
 	ck_assert(is_noted(SUGGEST_NOTE_BREAKER_BLIND) && !is_noted(SUGGEST_NOTE_BREAKER_QUIET));
@@ -565,9 +579,18 @@ START_TEST(limits_that_refuse_in_health_or_never)
 {
 	healthy();
 	facts.limit = 7;
-	ck_assert(is_noted(SUGGEST_NOTE_BULKHEAD_TIGHT));
+	ck_assert_ptr_nonnull(strstr(find_note(SUGGEST_NOTE_BULKHEAD_TIGHT)->text, "refuses while all is well; raise it"));
+	/* In an outage a larger one only lets more calls hang. */
+	facts.load.failed = 1;
+	ck_assert_ptr_nonnull(
+	        strstr(find_note(SUGGEST_NOTE_BULKHEAD_TIGHT)->text, "raise it, unless they take so long because something fails"));
 	facts.limit = 64;
 	ck_assert(is_noted(SUGGEST_NOTE_BULKHEAD_IDLE));
+	/* There is no limit below the only worker. */
+	facts.workers = 1;
+	facts.load.in_flight.most = 1;
+	ck_assert(!is_noted(SUGGEST_NOTE_BULKHEAD_IDLE));
+	facts.workers = 64;
 	facts.load.in_flight.most = 65; /* a worker has more than one call */
 	ck_assert(!is_noted(SUGGEST_NOTE_BULKHEAD_IDLE));
 	facts.policy.rate_per_second = 50 * TOKEN;

@@ -859,21 +859,21 @@ COLD static int64_t sleep_injected(struct resc_resource *resource, uint64_t bega
 
 /*
  * The call is admitted, and an operator has it wait, fail, or both: what the dependency would do to it, so it is left here as one that the
- * dependency did it to. 0: it was slowed, and goes on with the time that is left of it.
+ * dependency did it to. 0: it was slowed, or it was over while it waited, and the call goes on with the time that is left of it.
  */
 COLD static int meet_injection(const struct entering *e, resc_ticket *t)
 {
 	const struct injected *injected = &e->reserved->injected;
 	int64_t limit_ms = t->timeout_ms;
 	bool cut = limit_ms >= 0 && injected->latency_ms >= limit_ms;
-	int64_t ms = 0;
+	int64_t wait_ms = cut ? limit_ms : injected->latency_ms, ms = 0;
 
-	if (injected->latency_ms != 0)
-		ms = sleep_injected(t->resource, e->reserved->injected_ns, cut ? limit_ms : injected->latency_ms, injected->serial);
-	bool late = cut && ms >= limit_ms;
+	if (wait_ms != 0)
+		ms = sleep_injected(t->resource, e->reserved->injected_ns, wait_ms, injected->serial);
+	bool late = cut && ms >= limit_ms, over = ms < wait_ms;
 
 	FAILPOINT("enter.injected");
-	if (!late && !injected->fails) {
+	if (!late && (over || !injected->fails)) {
 		if (limit_ms >= 0)
 			t->timeout_ms = ms < limit_ms ? limit_ms - ms : 1;
 		return 0;

@@ -7,9 +7,8 @@
 static const char doc[] =
         "Closes the breaker of a resource, with a fresh window, no failures in a row, a full retry budget and a full rate limit."
         "\v"
-        "Counters stay, calls in flight stay, an override stays (see resctl release). If the dependency still fails, the "
-        "breaker opens again "
-        "by its policy.\n"
+        "Counters stay, calls in flight stay, an override stays (see resctl release), and so does what is injected. If the dependency "
+        "still fails, the breaker opens again by its policy.\n"
         "\n"
         "Examples:\n"
         "  resctl reset payments --why \"certificate renewed\"";

@@ -268,6 +268,29 @@ START_TEST(who_sleeps_is_woken_when_it_is_stopped)
 }
 END_TEST
 
+START_TEST(who_was_to_fail_after_a_wait_goes_on_when_it_is_over)
+{
+	const struct injection both = {.fail_ppm = 1000000, .share_ppm = 1000000, .latency_ms = 60000};
+
+	for (int stopped = 0; stopped < 2; stopped++) {
+		uint64_t waiting = named_look(&n).counters.injected_delays + 1;
+
+		ck_assert_int_eq(inject(&both, 30000), 0);
+		pid_t pid = fork();
+		if (pid == 0) {
+			while (named_look(&n).counters.injected_delays < waiting)
+				usleep(1000);
+			if (stopped == 0)
+				later(30000);
+			_exit(stopped == 0 || injection_stop(&n.map, n.index, "enough") == 0 ? 0 : 1);
+		}
+		ck_assert_int_eq(call(), 0);
+		ck_assert_int_eq(fixture_wait(pid), 0);
+	}
+	accounts_are(2, 2, 0, 0);
+}
+END_TEST
+
 /* ---- its end ---- */
 
 START_TEST(it_says_what_and_why_and_until_when)
@@ -701,6 +724,7 @@ int main(void)
 	        a_latency_that_reaches_the_timeout_is_a_timeout,
 	        slow_first_and_then_a_failure,
 	        who_sleeps_is_woken_when_it_is_stopped,
+	        who_was_to_fail_after_a_wait_goes_on_when_it_is_over,
 	        it_says_what_and_why_and_until_when,
 	        it_is_over_by_itself_and_said_once,
 	        stopped_at_once,

@@ -288,6 +288,19 @@ START_TEST(a_view_alone_has_its_pictures_side_by_side_and_is_judged_where_someth
 }
 END_TEST
 
+/* The report of the takes as they are now. */
+static void write_again(void)
+{
+	struct outcome outcome;
+
+	free(report);
+	ck_assert_int_eq(outcome_judge(&scenarios, takes, VIEWS, &outcome), 0);
+	ck_assert_int_eq(report_write(path, &scenarios, takes, VIEWS, &outcome), 0);
+	outcome_free(&outcome);
+	report = read_all(path);
+	unlink(path);
+}
+
 START_TEST(what_cannot_be_written_is_told)
 {
 	struct outcome outcome;
@@ -335,6 +348,22 @@ START_TEST(lines_fit_the_screen)
 			ck_assert_msg(strlen(line) <= widths[i], "%u: %s", widths[i], line);
 		free(text);
 	}
+}
+END_TEST
+
+START_TEST(a_game_day_says_which_take_it_was_stopped_in)
+{
+	const struct screen pipe = {.utf8 = true};
+
+	scenarios.game_day.given = true;
+	takes[VIEW_SHARED].stopped = "aborted: it went badly";
+	char *text = print_all(&pipe);
+	ck_assert_ptr_nonnull(strstr(text, "\nstopped (with a <b>reaker, shared view): it went badly\n"));
+	ck_assert_ptr_nonnull(strstr(text, "The game day was stopped (with a <b>reaker, shared view): it went badly."));
+	free(text);
+	write_again();
+	ck_assert_ptr_nonnull(strstr(report, "Stopped (with a &lt;b&gt;reaker, shared view): it went badly</p>"));
+	scenarios.game_day.given = false;
 }
 END_TEST
 
@@ -410,6 +439,7 @@ int main(void)
 	tcase_add_test(tcase, nothing_is_from_elsewhere);
 	tcase_add_test(tcase, expectations_stand_before_everything_else);
 	tcase_add_test(tcase, what_cannot_be_written_is_told);
+	tcase_add_test(tcase, a_game_day_says_which_take_it_was_stopped_in);
 	tcase_add_test(tcase, lines_fit_the_screen);
 	tcase_add_test(tcase, a_screen_obeys_nothing);
 	tcase_add_test(tcase, a_second_is_told_as_it_was);

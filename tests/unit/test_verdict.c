@@ -461,6 +461,7 @@ START_TEST(a_second_that_is_too_bad_aborts_when_its_requests_had_time_to_end)
 	d.m->take.stopped = d.m->board.why_stopped;
 	struct game_day_result result = day_judge(&d, false);
 	ck_assert_str_eq(result.aborted, "users: share of requests answered, from 1s to 2s: 60%, expected at least 61%");
+	ck_assert_ptr_eq(result.aborted_take, &d.m->take);
 	ck_assert(result.steady && !result.hypothesis_holds);
 	free(d.m);
 }

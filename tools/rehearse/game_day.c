@@ -156,8 +156,10 @@ int game_day_judge(const struct scenarios *scenarios, const struct takes *takes,
 		const struct take *take = &takes->items[t];
 		cut |= take->stopped != NULL;
 		out->steady &= !stopped_by(take, NO_STEADY_STATE);
-		if (out->aborted == NULL && stopped_by(take, ABORTED))
+		if (out->aborted == NULL && stopped_by(take, ABORTED)) {
 			out->aborted = take->stopped + strlen(ABORTED);
+			out->aborted_take = take;
+		}
 	}
 	out->hypothesis_holds = out->steady && !cut;
 	/* What was stopped has not shown anything. */

@@ -321,8 +321,10 @@ static void print_game_day(const struct printing *p)
 	fprintf(p->out, "steady state before the fault: %s\n", day->steady ? "yes" : "NO");
 	print_verdicts(p, &day->steady_state);
 	if (day->aborted != NULL) {
-		fprintf(p->out, "%sstopped%s: ", style_on(p->screen, STYLE_BAD), style_off(p->screen, STYLE_BAD));
-		put_wrapped(p->screen, p->out, 9, day->aborted);
+		char words[500];
+		aborted_words(day, words, sizeof(words));
+		fprintf(p->out, "%sstopped%s ", style_on(p->screen, STYLE_BAD), style_off(p->screen, STYLE_BAD));
+		put_wrapped(p->screen, p->out, (unsigned)strlen("stopped "), words);
 		return;
 	}
 	for (unsigned q = 0; q < QUESTIONS; q++) {

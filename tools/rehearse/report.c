@@ -211,8 +211,11 @@ static void put_game_day(struct report *r)
 	fprintf(r->out, "<p><strong>Steady state before the fault:</strong> <span class=\"%s\">%s</span></p>\n", class_of(day->steady),
 	        day->steady ? "yes" : "no");
 	put_verdicts(r, &day->steady_state, "The steady state");
-	if (day->aborted != NULL)
-		put(r, "<p class=\"verdict bad\">Stopped: ", day->aborted, "</p>\n");
+	if (day->aborted != NULL) {
+		char words[500];
+		aborted_words(day, words, sizeof(words));
+		put(r, "<p class=\"verdict bad\">Stopped ", words, "</p>\n");
+	}
 	for (unsigned q = 0; q < QUESTIONS && day->aborted == NULL; q++) {
 		const struct answer *answer = &day->answers[q];
 		if (answer->because.count == 0) /* not asked, or stopped before */

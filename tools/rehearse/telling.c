@@ -145,14 +145,26 @@ static void count_expectations(const struct outcome *outcome, size_t *held, size
 	free(rows);
 }
 
+void aborted_words(const struct game_day_result *day, char *text, size_t size)
+{
+	char take[160];
+
+	take_words(day->aborted_take, take, sizeof(take));
+	snprintf(text, size, "(%s): %s", take, day->aborted);
+}
+
 static void game_day_words(const struct game_day_result *day, char *text, size_t size)
 {
-	if (day->aborted != NULL)
-		snprintf(text, size, "The game day was stopped: %s.", day->aborted);
-	else if (!day->steady)
+	char words[500];
+
+	if (day->aborted != NULL) {
+		aborted_words(day, words, sizeof(words));
+		snprintf(text, size, "The game day was stopped %s.", words);
+	} else if (!day->steady) {
 		snprintf(text, size, "The game day found no steady state to begin with.");
-	else
+	} else {
 		snprintf(text, size, "The hypothesis of the game day %s.", day->hypothesis_holds ? "holds" : "does not hold");
+	}
 }
 
 void outcome_words(const struct outcome *outcome, char *text, size_t size)

@@ -54,6 +54,8 @@ void expectation_words(const struct expectation *expectation, char *text, size_t
 /* Whether anything was asked of that view; whether anything is published. */
 bool verdicts_view(const struct verdicts *verdicts, enum view view);
 bool verdicts_published(const struct verdicts *verdicts);
+/* Why a game day was stopped, after that word: "(with a breaker, own views): users: share of requests answered: 41%, expected ...". */
+void aborted_words(const struct game_day_result *day, char *text, size_t size);
 /* The result in a sentence. */
 void outcome_words(const struct outcome *outcome, char *text, size_t size);
 /* "prices: calls received: 412 on own views, 72 on the shared one: 83% fewer" */

@@ -34,8 +34,9 @@ struct answer {
 
 struct game_day_result {
 	bool given;
-	bool steady;         /* the steady state was there */
-	const char *aborted; /* NULL: no */
+	bool steady;                     /* the steady state was there */
+	const char *aborted;             /* NULL: no */
+	const struct take *aborted_take; /* in which one that was, of all the first */
 	struct verdicts steady_state;
 	struct answer answers[QUESTIONS]; /* nothing in because: not asked, or stopped before there was an answer */
 	bool hypothesis_holds;            /* all that is asked: yes; with a steady state to begin with, and to the end */

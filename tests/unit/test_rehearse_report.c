@@ -301,6 +301,37 @@ static void write_again(void)
 	unlink(path);
 }
 
+START_TEST(a_breaker_is_in_no_state_after_the_end_of_a_take_that_was_stopped)
+{
+	ck_assert_uint_gt(count(report, "to 8 s</title></path>"), 0);
+	for (unsigned view = 0; view < VIEWS; view++)
+		takes[view].duration_ns = 5 * SECOND;
+	write_again();
+	ck_assert_uint_eq(count(report, "to 8 s</title></path>"), 0);
+	ck_assert_uint_gt(count(report, "to 5 s</title></path>"), 0);
+}
+END_TEST
+
+/* Two faults at once: each has its words, whole. */
+START_TEST(every_fault_has_its_words_in_the_picture)
+{
+	static struct fault slow = {.kind = FAULT_SLOW, .from_ns = 3 * SECOND, .to_ns = 5 * SECOND, .share = 1, .latency_ns = SECOND / 8};
+	static struct dependency both[2];
+
+	both[0] = dependency;
+	both[1] = (struct dependency){.name = "the-store", .faults = &slow, .fault_count = 1};
+	hang.kind = FAULT_ERRORS;
+	item.dependencies = both;
+	item.dependency_count = 2;
+	write_again();
+	ck_assert_uint_eq(count(report, ">prices answers with errors</text>"), count(report, "<svg "));
+	ck_assert_uint_eq(count(report, ">the-store answers 125ms later</text>"), count(report, "<svg "));
+	item.dependencies = &dependency;
+	item.dependency_count = 1;
+	hang.kind = FAULT_HANG;
+}
+END_TEST
+
 START_TEST(what_cannot_be_written_is_told)
 {
 	struct outcome outcome;
@@ -438,6 +469,8 @@ int main(void)
 	tcase_add_test(tcase, no_text_is_markup);
 	tcase_add_test(tcase, nothing_is_from_elsewhere);
 	tcase_add_test(tcase, expectations_stand_before_everything_else);
+	tcase_add_test(tcase, a_breaker_is_in_no_state_after_the_end_of_a_take_that_was_stopped);
+	tcase_add_test(tcase, every_fault_has_its_words_in_the_picture);
 	tcase_add_test(tcase, what_cannot_be_written_is_told);
 	tcase_add_test(tcase, a_game_day_says_which_take_it_was_stopped_in);
 	tcase_add_test(tcase, lines_fit_the_screen);

@@ -379,7 +379,7 @@ static void put_bands(struct report *r, const struct pair *pair, uint16_t resour
 	for (size_t i = 0; i < pair->count; i++) {
 		char title[200];
 		snprintf(title, sizeof(title), "Breaker of %s, %s", name, view_words(pair->takes[i]->view));
-		struct drawing d = begin_drawing(r, pair, i, title, "");
+		struct drawing d = begin_drawing(r, pair, i, title, pair->takes[i]->view == VIEW_OWN ? "worker" : "");
 		begin_figure(r, pair->takes[i]);
 		draw_bands(&d, pair->takes[i], resource);
 		fputs("</figure>\n", r->out);

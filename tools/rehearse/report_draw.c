@@ -24,6 +24,8 @@
 #define TOP    30.0
 #define HEIGHT 112.0
 #define BOTTOM (TOP + HEIGHT)
+#define UNIT_X 2.0
+#define UNIT_Y 11.0
 #define LETTER 6.6 /* a letter's width */
 #define LINE   13.0
 #define BANDS  150.0 /* height of all bands together, at most */
@@ -89,6 +91,11 @@ static void draw_times(struct drawing *d, double bottom)
 	fprintf(d->out, "<path class=\"axis\" d=\"M%.1f %.1fH%.1f\"/>", LEFT, bottom, RIGHT);
 }
 
+static void draw_unit(const struct drawing *d)
+{
+	fprintf(d->out, "<text x=\"%.0f\" y=\"%.0f\">%s</text>", UNIT_X, UNIT_Y, d->unit);
+}
+
 static void draw_values(const struct drawing *d, double top)
 {
 	double step = tick_step(top, 4);
@@ -100,29 +107,38 @@ static void draw_values(const struct drawing *d, double top)
 			fprintf(d->out, "<path class=\"grid\" d=\"M%.1f %.1fH%.1f\"/>", LEFT, y, RIGHT);
 		fprintf(d->out, "<text class=\"e\" x=\"%.1f\" y=\"%.1f\">%s</text>", LEFT - 5, y + 4, tick_words(value).s);
 	}
-	fprintf(d->out, "<text x=\"2\" y=\"11\">%s</text>", d->unit);
+	draw_unit(d);
 }
 
-/* Above the shaded time, or beside the words before, and then as many as find room. Returns up to where the line is used. */
-static double draw_trouble_words(const struct drawing *d, const char *words, double from, double used)
+/* How many letters a line above the picture that is used up to there has room for, from *at on: where the time is shaded, if it can be. */
+static double room_in_line(double length, double from, double used, double *at)
 {
-	double length = (double)strlen(words), at = fmax(fmin(from, RIGHT - LETTER * length), used);
-	double room = floor((RIGHT - at) / LETTER);
-	bool whole = room >= length;
+	*at = fmax(fmin(from, RIGHT - LETTER * length), used);
+	return floor((RIGHT - *at) / LETTER);
+}
 
+/* In the line next to the picture, or else in the one of the unit; in part where neither has room for all. used: of both lines. */
+static void draw_trouble_words(const struct drawing *d, const char *words, double from, double *used)
+{
+	double length = (double)strlen(words), at, room = room_in_line(length, from, used[0], &at), above;
+	size_t line = room < length && room_in_line(length, from, used[1], &above) >= length ? 1 : 0;
+
+	if (line == 1)
+		room = room_in_line(length, from, used[1], &at);
+	bool whole = room >= length;
 	if (!whole && room < 8)
-		return used;
+		return;
 	char text[sizeof(((struct trouble *)0)->words)];
 	snprintf(text, sizeof(text), "%.*s%s", whole ? (int)length : (int)room - 2, words, whole ? "" : "..");
-	fprintf(d->out, "<text class=\"f\" x=\"%.1f\" y=\"%.1f\">", at, TOP - 5);
+	fprintf(d->out, "<text class=\"f\" x=\"%.1f\" y=\"%.1f\">", at, line == 0 ? TOP - 5 : UNIT_Y);
 	html_text(d->out, text);
 	fputs("</text>", d->out);
-	return at + LETTER * ((double)strlen(text) + 1);
+	used[line] = at + LETTER * ((double)strlen(text) + 1);
 }
 
 static void draw_troubles(const struct drawing *d, double bottom)
 {
-	double used = LEFT;
+	double used[2] = {LEFT, UNIT_X + LETTER * ((double)strlen(d->unit) + 1)};
 
 	for (size_t i = 0; i < d->troubles->count; i++) {
 		const struct trouble *t = &d->troubles->items[i];
@@ -130,7 +146,7 @@ static void draw_troubles(const struct drawing *d, double bottom)
 		fprintf(d->out, "<path class=\"fault\" d=\"M%.1f %.1fH%.1fV%.1fH%.1fZ\"/>", from, TOP, fmax(to, from + 1), bottom, from);
 		/* The same words again say nothing new. */
 		if (i == 0 || strcmp(t->words, t[-1].words) != 0)
-			used = draw_trouble_words(d, t->words, from, used);
+			draw_trouble_words(d, t->words, from, used);
 	}
 }
 
@@ -425,7 +441,7 @@ static void draw_band(const struct drawing *d, const struct take *take, uint16_t
 			const struct transition_note *t = i < take->transition_count ? &take->transitions[i] : NULL;
 			if (t != NULL && (t->resource != resource || t->worker != worker))
 				continue;
-			int64_t until = t == NULL || t->at_ns > d->duration_ns ? d->duration_ns : t->at_ns;
+			int64_t until = t == NULL || t->at_ns > take->duration_ns ? take->duration_ns : t->at_ns;
 			if ((state == RESC_HALF_OPEN) == (pass == 1) && until > since)
 				draw_state(d, state, since, until, y, height);
 			since = until;
@@ -453,7 +469,7 @@ void draw_bands(struct drawing *d, const struct take *take, uint16_t resource)
 	describe_bands(d, take, resource);
 	fputs("</desc>", d->out);
 	draw_troubles(d, bottom);
-	fprintf(d->out, "<text x=\"2\" y=\"11\">%s</text>", take->view == VIEW_OWN ? "worker" : "");
+	draw_unit(d);
 	for (unsigned i = 0; i < count; i++) {
 		double y = TOP + step * i;
 		draw_band(d, take, resource, (uint16_t)i, y, step > 4 ? step - 1 : step);

@@ -301,6 +301,19 @@ static void write_again(void)
 	unlink(path);
 }
 
+START_TEST(what_has_no_column_of_its_own_has_one_where_it_occurs)
+{
+	ck_assert_ptr_null(strstr(report, ">Rejected<"));
+	ck_assert_ptr_null(strstr(report, ">Not ended<"));
+	takes[0].board->requests[0].served = SERVED_REJECTED;
+	atomic_store(&takes[0].board->requests[1].done, 0);
+	write_again();
+	ck_assert_ptr_nonnull(strstr(report, ">Rejected<"));
+	ck_assert_ptr_nonnull(strstr(report, ">Not ended<"));
+	ck_assert_ptr_null(strstr(report, ">Stored<"));
+}
+END_TEST
+
 START_TEST(a_breaker_is_in_no_state_after_the_end_of_a_take_that_was_stopped)
 {
 	ck_assert_uint_gt(count(report, "to 8 s</title></path>"), 0);
@@ -329,6 +342,13 @@ START_TEST(every_fault_has_its_words_in_the_picture)
 	item.dependencies = &dependency;
 	item.dependency_count = 1;
 	hang.kind = FAULT_HANG;
+}
+END_TEST
+
+START_TEST(no_difference_is_said_once)
+{
+	ck_assert_ptr_nonnull(strstr(report, "no difference"));
+	ck_assert_ptr_null(strstr(report, "no difference: <strong>no difference"));
 }
 END_TEST
 
@@ -469,8 +489,10 @@ int main(void)
 	tcase_add_test(tcase, no_text_is_markup);
 	tcase_add_test(tcase, nothing_is_from_elsewhere);
 	tcase_add_test(tcase, expectations_stand_before_everything_else);
+	tcase_add_test(tcase, what_has_no_column_of_its_own_has_one_where_it_occurs);
 	tcase_add_test(tcase, a_breaker_is_in_no_state_after_the_end_of_a_take_that_was_stopped);
 	tcase_add_test(tcase, every_fault_has_its_words_in_the_picture);
+	tcase_add_test(tcase, no_difference_is_said_once);
 	tcase_add_test(tcase, what_cannot_be_written_is_told);
 	tcase_add_test(tcase, a_game_day_says_which_take_it_was_stopped_in);
 	tcase_add_test(tcase, lines_fit_the_screen);

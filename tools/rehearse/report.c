@@ -188,7 +188,10 @@ static void put_compared(const struct report *r)
 		if (c->variant[0] != '\0')
 			put(r, "<span class=\"note\">", c->variant, ":</span> ");
 		html_text(r->out, words);
-		fprintf(r->out, ": <strong>%s</strong>.", marks[c->better]);
+		/* That there is none, the words themselves say where both views have a value. */
+		if (c->better != BETTER_NONE || isnan(c->own) || isnan(c->shared))
+			fprintf(r->out, ": <strong>%s</strong>", marks[c->better]);
+		fputs(".", r->out);
 		if (c->comparison->why != NULL)
 			put(r, " ", c->comparison->why, "");
 		fputs("</li>\n", r->out);
@@ -229,43 +232,65 @@ static void put_game_day(struct report *r)
 
 /* ---- what to count ---- */
 
-static void put_figure(const struct report *r, const struct take *take, const char *figure)
+/* Columns of the totals. What became of the requests is all there: those that ended in no other way, where there are any. */
+static const struct {
+	const char *figure;
+	const char *title;
+	bool always;
+} totals[] = {
+        {"offered", "Offered", true},
+        {"served", "Served", true},
+        {"stored", "Stored", false},
+        {"fallback", "Fallback", true},
+        {"failed", "Failed", true},
+        {"late", "Too late", true},
+        {"rejected", "Rejected", false},
+        {"unfinished", "Not ended", false},
+        {"attempts_per_request", "Calls a request", true},
+        {"attempts_per_request_worst", "at worst", true},
+        {"retries_per_second_worst", "Retries/s at worst", true},
+};
+#define TOTALS (sizeof(totals) / sizeof(totals[0]))
+
+static bool is_shown(const struct report *r, size_t n)
+{
+	bool shown = totals[n].always;
+
+	for (size_t i = 0; i < r->take_count && !shown; i++)
+		shown = whole_figure(&r->takes[i], totals[n].figure, "") > 0;
+	return shown;
+}
+
+static void put_total(const struct report *r, const struct take *take, const char *figure)
 {
 	double value = whole_figure(take, figure, "");
 
-	fprintf(r->out, "<td class=\"n\">%s</td>", isnan(value) ? "\342\200\223" : figure_value_text(figure_find(figure)->unit, value).s);
+	fprintf(r->out, "<td class=\"n\">%s</td>", isnan(value) ? "\342\200\223" : column_text(figure_find(figure)->unit, value).s);
 }
 
 static void put_counts(const struct report *r)
 {
-	static const char *const figures[] = {"offered",
-	                                      "served",
-	                                      "fallback",
-	                                      "failed",
-	                                      "late",
-	                                      "attempts_per_request",
-	                                      "attempts_per_request_worst",
-	                                      "retries_per_second_worst"};
-	char words[400];
+	char words[400], head[1200];
+	size_t used = (size_t)snprintf(head, sizeof(head), "<th scope=\"col\">Take</th>");
 
 	fputs("<section><h2>What to count</h2>\n", r->out);
-	begin_table(
-	        r, "Totals of each take",
-	        "<th scope=\"col\">Take</th><th scope=\"col\" class=\"n\">Offered</th><th scope=\"col\" class=\"n\">Served</th>"
-	        "<th scope=\"col\" class=\"n\">Fallback</th><th scope=\"col\" class=\"n\">Failed</th><th scope=\"col\" class=\"n\">Too "
-	        "late</th>"
-	        "<th scope=\"col\" class=\"n\">Calls a request</th><th scope=\"col\" class=\"n\">at worst</th>"
-	        "<th scope=\"col\" class=\"n\">Retries/s at worst</th><th scope=\"col\">Breaker open</th><th scope=\"col\">Refused</th>");
+	for (size_t n = 0; n < TOTALS; n++)
+		if (is_shown(r, n))
+			used += (size_t)snprintf(head + used, sizeof(head) - used, "<th scope=\"col\" class=\"n\">%s</th>",
+			                         totals[n].title);
+	snprintf(head + used, sizeof(head) - used, "<th scope=\"col\">Breaker open</th><th scope=\"col\">Refused</th>");
+	begin_table(r, "Totals of each take", head);
 	for (size_t i = 0; i < r->take_count; i++) {
 		const struct take *take = &r->takes[i];
 		take_words(take, words, sizeof(words));
 		put(r, "<tr><th scope=\"row\">", words, "</th>");
-		for (size_t f = 0; f < sizeof(figures) / sizeof(figures[0]); f++)
-			put_figure(r, take, figures[f]);
+		for (size_t n = 0; n < TOTALS; n++)
+			if (is_shown(r, n))
+				put_total(r, take, totals[n].figure);
 		open_words(take, words, sizeof(words));
-		put(r, "<td>", words[0] != '\0' ? words : "\342\200\223", "</td>");
+		put(r, "<td class=\"words\">", words[0] != '\0' ? words : "\342\200\223", "</td>");
 		refusals_words(take, words, sizeof(words));
-		put(r, "<td>", words[0] != '\0' ? words : "\342\200\223", "</td></tr>\n");
+		put(r, "<td class=\"words\">", words[0] != '\0' ? words : "\342\200\223", "</td></tr>\n");
 	}
 	end_table(r);
 	fputs("</section>\n", r->out);
@@ -305,11 +330,19 @@ static void begin_row(const struct report *r, const char *title, const char *of,
 	put(r, "</h3><p class=\"small\">", text, "</p>");
 }
 
-static void begin_figure(const struct report *r, const struct take *take)
+/* "Own views", where it begins something. */
+static void put_view(const struct report *r, const struct take *take)
 {
 	const char *view = view_words(take->view);
 
-	fprintf(r->out, "<figure><figcaption>%c%s</figcaption>", view[0] - 'a' + 'A', view + 1);
+	fprintf(r->out, "%c%s", view[0] - 'a' + 'A', view + 1);
+}
+
+static void begin_figure(const struct report *r, const struct take *take)
+{
+	fputs("<figure><figcaption>", r->out);
+	put_view(r, take);
+	fputs("</figcaption>", r->out);
 }
 
 static struct drawing begin_drawing(const struct report *r, const struct pair *pair, size_t i, const char *title, const char *unit)
@@ -489,9 +522,10 @@ static void put_stopped(const struct report *r, const struct take *take)
 {
 	if (take->stopped == NULL)
 		return;
-	put(r, "<p class=\"bad\">", view_words(take->view), " stopped after ");
-	fputs(number_text((double)take->duration_ns / 1e9, 1).s, r->out);
-	put(r, " s: ", take->stopped, "</p>\n");
+	fputs("<p class=\"bad\">", r->out);
+	put_view(r, take);
+	fprintf(r->out, ", stopped after %s s: ", number_text((double)take->duration_ns / 1e9, 1).s);
+	put(r, "", take->stopped, "</p>\n");
 }
 
 static void put_variant(struct report *r, const struct scenario *scenario)

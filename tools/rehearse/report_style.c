@@ -31,7 +31,7 @@ const char report_style[] =
         "caption{text-align:left;padding:.5rem .6rem;color:var(--faint);font-size:.85rem}"
         "th,td{padding:.35rem .6rem;text-align:left;vertical-align:top;border-top:1px solid var(--grid)}"
         "thead th{color:var(--faint);font-weight:600;font-size:.82rem;border-top:0;white-space:nowrap;vertical-align:bottom}"
-        "tbody th{font-weight:400}td.n,th.n{text-align:right;white-space:nowrap}.here{font-weight:700}"
+        "tbody th{font-weight:400}td.n,th.n{text-align:right;white-space:nowrap}.here{font-weight:700}.words{min-width:8em}"
         ".group th{font-weight:600;background:var(--soft)}"
         "th small{display:block}.narrow{display:none!important;color:var(--faint)}"
         "@media(max-width:599px){.wide{display:none}.narrow{display:block!important}table{font-size:.87rem}"

@@ -16,6 +16,16 @@
 
 /* ---- values ---- */
 
+struct text column_text(enum figure_unit unit, double value)
+{
+	struct text t;
+
+	if (unit != UNIT_RATIO || isnan(value))
+		return figure_value_text(unit, value);
+	snprintf(t.s, sizeof(t.s), "%.2f", value);
+	return t;
+}
+
 struct text published_words(const struct expectation *expectation)
 {
 	return expectation->has_published ? figure_value_text(expectation_unit(expectation), expectation->published) : (struct text){""};

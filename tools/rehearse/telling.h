@@ -9,6 +9,8 @@
 #include "table.h"
 #include "verdict.h"
 
+/* A value in a column: as figure_value_text(), but a ratio always has two decimals, so that the points stand below each other. */
+struct text column_text(enum figure_unit unit, double value);
 /* "72", or "" where nothing is published. */
 struct text published_words(const struct expectation *expectation);
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Why this exists: a table is read at 80 columns on somebody's telephone as well as on a wide screen, and by grep. So: a row is one line,
- * always; columns are as wide as what stands in them; where the line is too short the last column is cut first and then the least
- * needed columns go, by name, so that the reader knows what he does not see. A pipe gets everything.
+ * Why this exists: a table is read at 80 columns on somebody's telephone as well as on a wide screen, and by grep. So: a row is one line;
+ * columns are as wide as what stands in them; where the line is too short the last column is cut first and then the least
+ * needed columns go, by name, so that the reader knows what he does not see. A pipe gets everything. Where the last column is what the
+ * row is about, it is broken between words instead of cut.
  *
  * It is also the gate to the terminal: what comes out of a segment is other people's text. Every cell passes screen_clean().
  */
@@ -181,6 +182,7 @@ struct table {
 	struct cell *cells;
 	size_t used;
 	size_t room;
+	bool wraps; /* the flexible column is broken, and not cut */
 	bool titled;
 	bool failed;
 };
@@ -210,6 +212,11 @@ static bool make_room(struct table *table)
 	table->cells = cells;
 	table->room = room;
 	return true;
+}
+
+void table_wrap(struct table *table)
+{
+	table->wraps = true;
 }
 
 void table_widen(struct table *table, size_t column, unsigned width)
@@ -277,6 +284,40 @@ static void fit(struct table *table)
 	}
 }
 
+/* Breaks text between words to lines of `most` columns, which begin `at` columns from the left. */
+static void put_broken(FILE *out, const char *text, unsigned at, unsigned most)
+{
+	unsigned used = 0;
+
+	while (*text != '\0') {
+		size_t length = strcspn(text, " ");
+		char word[CELL_SIZE];
+
+		snprintf(word, sizeof(word), "%.*s", (int)length, text);
+		unsigned columns = text_columns(word);
+		if (used > 0 && used + 1 + columns > most) {
+			fputc('\n', out);
+			put_blanks(out, at);
+			used = 0;
+		}
+		fputs(used > 0 ? " " : "", out);
+		put_cut(out, word, most);
+		used += columns + (used > 0);
+		text += length;
+		text += strspn(text, " ");
+	}
+}
+
+static void put_cell(const struct table *table, const struct cell *cell, bool flexible, unsigned at, FILE *out)
+{
+	unsigned columns = text_columns(cell->text), width = table->screen->width, most = flexible && width > at ? width - at : columns;
+
+	if (table->wraps && most < columns)
+		put_broken(out, cell->text, at, most);
+	else
+		put_cut(out, cell->text, most);
+}
+
 static void put_row(const struct table *table, const struct cell *cells, FILE *out)
 {
 	unsigned at = 0, blanks = 0;
@@ -294,7 +335,7 @@ static void put_row(const struct table *table, const struct cell *cells, FILE *o
 			at += blanks;
 			blanks = 0;
 			fputs(style_on(table->screen, cells[i].style), out);
-			put_cut(out, cells[i].text, column->flexible && table->screen->width > at ? table->screen->width - at : columns);
+			put_cell(table, &cells[i], column->flexible, at, out);
 			fputs(style_off(table->screen, cells[i].style), out);
 			at += columns;
 		}

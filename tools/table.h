@@ -33,7 +33,7 @@ unsigned text_columns(const char *text);
 struct column {
 	const char *title;
 	bool right;     /* numbers */
-	bool flexible;  /* the last one only: cut to what is left of the line */
+	bool flexible;  /* the last one only: cut, or broken, to what is left of the line */
 	unsigned given; /* given up when the line is too short; the highest first; 0: never */
 };
 
@@ -41,6 +41,8 @@ struct table;
 
 /* columns must live as long as the table. NULL: out of memory. */
 struct table *table_new(const struct screen *screen, const struct column *columns, size_t count);
+/* The flexible column is broken between words to what is left of the line, and not cut. */
+void table_wrap(struct table *table);
 /* That column is at least so wide. */
 void table_widen(struct table *table, size_t column, unsigned width);
 /* The next cell, from left to right. */

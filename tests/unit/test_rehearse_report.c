@@ -392,6 +392,7 @@ START_TEST(lines_fit_the_screen)
 {
 	static const unsigned widths[] = {80, 100, 200};
 
+	takes[VIEW_OWN].stopped = "aborted: users: share of requests answered, from 3s to 4s: 48.3%, expected at least 50%";
 	for (size_t i = 0; i < sizeof(widths) / sizeof(widths[0]); i++) {
 		const struct screen screen = {.terminal = true, .utf8 = true, .width = widths[i]};
 		char *text = print_all(&screen), *rest = text;
@@ -399,6 +400,31 @@ START_TEST(lines_fit_the_screen)
 			ck_assert_msg(strlen(line) <= widths[i], "%u: %s", widths[i], line);
 		free(text);
 	}
+}
+END_TEST
+
+START_TEST(what_was_expected_is_broken_between_words_and_not_cut)
+{
+	const struct screen screen = {.terminal = true, .utf8 = true, .width = 72};
+	char *text = print_all(&screen), *from = strstr(text, "What was expected"), *to = strstr(text, "not so: ");
+
+	ck_assert(from != NULL && to != NULL);
+	*to = '\0';
+	ck_assert_ptr_nonnull(strstr(from, "requests"));
+	ck_assert_msg(strstr(from, "..") == NULL, "%s", from);
+	free(text);
+}
+END_TEST
+
+START_TEST(a_narrow_screen_is_told_the_fault_in_a_word)
+{
+	const struct screen screen = {.terminal = true, .utf8 = true, .width = 98};
+
+	hang.kind = FAULT_ERRORS;
+	char *text = print_all(&screen);
+	ck_assert_ptr_nonnull(strstr(text, "OOOOOOOO  errors; 30 open\n"));
+	free(text);
+	hang.kind = FAULT_HANG;
 }
 END_TEST
 
@@ -494,6 +520,8 @@ int main(void)
 	tcase_add_test(tcase, every_fault_has_its_words_in_the_picture);
 	tcase_add_test(tcase, no_difference_is_said_once);
 	tcase_add_test(tcase, what_cannot_be_written_is_told);
+	tcase_add_test(tcase, what_was_expected_is_broken_between_words_and_not_cut);
+	tcase_add_test(tcase, a_narrow_screen_is_told_the_fault_in_a_word);
 	tcase_add_test(tcase, a_game_day_says_which_take_it_was_stopped_in);
 	tcase_add_test(tcase, lines_fit_the_screen);
 	tcase_add_test(tcase, a_screen_obeys_nothing);

@@ -254,14 +254,15 @@ static void add_note(struct live *live, const struct second *s, int64_t from_ns)
 	size_t used;
 	bool refused = false;
 
-	trouble_words(live->scenario, from_ns, from_ns + live->width_ns, note, sizeof(note) / 2);
+	bool brief = live->note_width <= NOTE_WIDE;
+	trouble_words(live->scenario, from_ns, from_ns + live->width_ns, brief, note, sizeof(note) / 2);
 	used = strlen(note);
 	for (int i = 1; i < (int)(sizeof(s->refused) / sizeof(s->refused[0])) && used < sizeof(note); i++) {
 		if (s->refused[i] == 0)
 			continue;
 		const char *before = refused ? ", " : used > 0 ? "; " : "";
 		/* Where there is little room, the reason has to do. */
-		if (!refused && live->note_width > NOTE_WIDE)
+		if (!refused && !brief)
 			before = used > 0 ? "; refused: " : "refused: ";
 		used += (size_t)snprintf(note + used, sizeof(note) - used, "%s%" PRIu32 " %s", before, s->refused[i], refusal_word(i).s);
 		refused = true;
@@ -391,17 +392,17 @@ void live_look(struct live *live, const struct take *take)
 
 void live_end(struct live *live, const struct take *take)
 {
-	char why[300];
+	char why[400];
 
 	live->end_ns = take->duration_ns;
 	print_rows(live, take, SIZE_MAX);
 	if (live->table != NULL && table_omitted(live->table)[0] != '\0')
 		fprintf(live->out, "(left out for want of room: %s)\n", table_omitted(live->table));
 	if (take->stopped != NULL) {
-		snprintf(why, sizeof(why), "%s", take->stopped);
-		screen_clean(live->screen, why);
-		fprintf(live->out, "%sstopped after %ss: %s%s\n", style_on(live->screen, STYLE_BAD),
-		        number_text((double)take->duration_ns / 1e9, 1).s, why, style_off(live->screen, STYLE_BAD));
+		snprintf(why, sizeof(why), "stopped after %ss: %s", number_text((double)take->duration_ns / 1e9, 1).s, take->stopped);
+		fputs(style_on(live->screen, STYLE_BAD), live->out);
+		put_wrapped(live->screen, live->out, 0, why);
+		fputs(style_off(live->screen, STYLE_BAD), live->out);
 	}
 	fflush(live->out);
 }

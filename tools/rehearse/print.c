@@ -195,6 +195,8 @@ static void print_counts(const struct printing *p)
 	columns[count++] = (struct column){"BREAKER OPEN", false, false, 1};
 	columns[count++] = (struct column){"REFUSED", false, true, 0};
 	struct table *table = table_new(p->screen, columns, count);
+	if (table != NULL)
+		table_wrap(table);
 	for (size_t t = 0; table != NULL && t < p->take_count; t++) {
 		const struct take *take = &p->takes[t];
 		char words[400];
@@ -276,6 +278,8 @@ static void print_verdicts(const struct printing *p, const struct verdicts *verd
 	columns[count++] = (struct column){"EXPECTED", false, false, 0};
 	columns[count++] = (struct column){"WHAT", false, true, 0};
 	struct table *table = rows == NULL ? NULL : table_new(p->screen, columns, count);
+	if (table != NULL)
+		table_wrap(table);
 	for (size_t i = 0; table != NULL && i < row_count; i++)
 		add_verdict_row(p, table, verdicts, &rows[i]);
 	if (verdicts->count > 0)

@@ -96,7 +96,17 @@ void fault_words(const struct fault *fault, char *text, size_t size)
 		snprintf(text + used, size - used, " (%s)", figure_value_text(UNIT_SHARE, fault->share).s);
 }
 
-void trouble_words(const struct scenario *scenario, int64_t from_ns, int64_t to_ns, char *text, size_t size)
+static void brief_words(const struct fault *fault, char *text, size_t size)
+{
+	static const char *const words[] = {
+	        [FAULT_HANG] = "hangs",     [FAULT_SLOW] = "slow",    [FAULT_ERRORS] = "errors",
+	        [FAULT_REFUSE] = "refuses", [FAULT_RESET] = "resets", [FAULT_CAPACITY] = "less capacity",
+	};
+
+	snprintf(text, size, "%s", words[fault->kind]);
+}
+
+void trouble_words(const struct scenario *scenario, int64_t from_ns, int64_t to_ns, bool brief, char *text, size_t size)
 {
 	size_t used = 0;
 
@@ -108,7 +118,10 @@ void trouble_words(const struct scenario *scenario, int64_t from_ns, int64_t to_
 			char words[80];
 			if (fault->from_request != 0 || fault->from_ns >= to_ns || fault->to_ns <= from_ns)
 				continue;
-			fault_words(fault, words, sizeof(words));
+			if (brief)
+				brief_words(fault, words, sizeof(words));
+			else
+				fault_words(fault, words, sizeof(words));
 			/* Of a lone one nobody needs the name. */
 			bool named = scenario->dependency_count > 1;
 			used += (size_t)snprintf(text + used, size - used, "%s%s%s%s", used > 0 ? ", " : "", named ? dependency->name : "",

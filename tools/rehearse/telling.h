@@ -28,8 +28,8 @@ double whole_figure(const struct take *take, const char *figure, const char *of)
 /* What is wrong with one dependency: "hangs", "answers 800ms later"; 5% of the requests: "hangs (5%)". */
 void fault_words(const struct fault *fault, char *text, size_t size);
 /* What is wrong with the dependencies between these times: "prices hangs", "hangs" where there is only one; "": nothing that is known by
- * time. */
-void trouble_words(const struct scenario *scenario, int64_t from_ns, int64_t to_ns, char *text, size_t size);
+ * time. brief: its kind in a word, where there is little room: "slow". */
+void trouble_words(const struct scenario *scenario, int64_t from_ns, int64_t to_ns, bool brief, char *text, size_t size);
 
 /* The policy of a resource, as rescd would read it; false: there is none. */
 bool scenario_policy(const struct scenario *scenario, const char *resource, struct policy *policy);

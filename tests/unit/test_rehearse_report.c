@@ -469,6 +469,8 @@ START_TEST(a_second_is_told_as_it_was)
 	ck_assert_ptr_nonnull(strstr(text, "  1s       40      40         0       0     0     40         1.00     2  ........"));
 	ck_assert_ptr_nonnull(
 	        strstr(text, "  3s       40       0        27      13     0     10         0.25     0  OOOOOOOO  hangs; refused: 30 open"));
+	/* A ratio has its decimals, so that they stand below each other. */
+	ck_assert_ptr_nonnull(strstr(text, "own              1.00   1.00 "));
 	ck_assert_ptr_nonnull(strstr(text, "NOT SO"));
 	ck_assert_ptr_nonnull(strstr(text, "1 of 2 expectations does not hold."));
 	free(text);

@@ -177,7 +177,7 @@ static void add_figure(struct table *table, const struct take *take, const char 
 {
 	double value = whole_figure(take, figure, "");
 
-	table_add(table, STYLE_PLAIN, "%s", isnan(value) ? "-" : figure_value_text(unit, value).s);
+	table_add(table, STYLE_PLAIN, "%s", isnan(value) ? "-" : column_text(unit, value).s);
 }
 
 static void print_counts(const struct printing *p)

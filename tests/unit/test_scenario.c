@@ -489,7 +489,8 @@ START_TEST(problems_of_a_configuration_of_ones_own_name_its_file_and_line)
 	unlink(path);
 	ck_assert_int_eq(r, -EINVAL);
 	ck_assert_str_eq(problems.items[0].path, "load.users.resource");
-	ck_assert_str_eq(first_problem(), "the configuration has no resource of that name; did you mean \"price\"?");
+	snprintf(expected, sizeof(expected), "%s has no resource of that name; did you mean \"price\"?", path);
+	ck_assert_str_eq(first_problem(), expected);
 
 	ck_assert_int_lt(load_with("tests/scenarios/valid/least.json", &(struct scenario_options){.config = "/nonexistent"}), 0);
 	ck_assert_str_eq(problems.items[0].path, "/nonexistent");

@@ -46,8 +46,10 @@ double scenario_requests(const struct scenario *scenario)
 
 /* ---- through which resources ---- */
 
+/* The scenario may have a configuration too, in which the name is: so one of the command line is told by its file. */
 static void say_unknown(struct reading *reading, const struct node *node, const char *name)
 {
+	const char *where = reading->options->config ? reading->options->config : "the configuration";
 	const char **names = reading_memory(reading, reading->config.count, sizeof(char *));
 	char advice[300];
 
@@ -55,7 +57,7 @@ static void say_unknown(struct reading *reading, const struct node *node, const 
 		names[i] = reading->config.resources[i].name;
 	if (names) {
 		advise_name(name, names, reading->config.count, advice, sizeof(advice));
-		node_error(reading->problems, node, "the configuration has no resource of that name; %s", advice);
+		node_error(reading->problems, node, "%s has no resource of that name; %s", where, advice);
 	}
 	free(names);
 }

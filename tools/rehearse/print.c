@@ -62,15 +62,15 @@ static const struct {
 	enum figure_unit unit;
 	bool always;
 	enum style style; /* where it is not 0 */
-	unsigned given;
+	unsigned given;   /* what became of the requests: never */
 } totals[] = {
         {"offered", "OFFERED", UNIT_COUNT, true, STYLE_PLAIN, 0},    {"served", "SERVED", UNIT_COUNT, true, STYLE_PLAIN, 0},
         {"stored", "STORED", UNIT_COUNT, false, STYLE_PLAIN, 0},     {"fallback", "FALLBACK", UNIT_COUNT, false, STYLE_DOUBT, 0},
         {"failed", "FAILED", UNIT_COUNT, true, STYLE_BAD, 0},        {"late", "LATE", UNIT_COUNT, false, STYLE_BAD, 0},
-        {"rejected", "REJECTED", UNIT_COUNT, false, STYLE_BAD, 0},   {"unfinished", "NOT ENDED", UNIT_COUNT, false, STYLE_DOUBT, 1},
-        {"attempts", "CALLS", UNIT_COUNT, true, STYLE_PLAIN, 0},     {"refused", "REFUSED", UNIT_COUNT, false, STYLE_PLAIN, 1},
-        {"received", "RECEIVED", UNIT_COUNT, false, STYLE_PLAIN, 2}, {"shed", "SHED", UNIT_COUNT, false, STYLE_BAD, 2},
-        {"latency_p50", "P50", UNIT_MS, true, STYLE_PLAIN, 4},       {"latency_p99", "P99", UNIT_MS, true, STYLE_PLAIN, 3},
+        {"rejected", "REJECTED", UNIT_COUNT, false, STYLE_BAD, 0},   {"unfinished", "NOT ENDED", UNIT_COUNT, false, STYLE_DOUBT, 2},
+        {"attempts", "CALLS", UNIT_COUNT, true, STYLE_PLAIN, 1},     {"refused", "REFUSED", UNIT_COUNT, false, STYLE_PLAIN, 2},
+        {"received", "RECEIVED", UNIT_COUNT, false, STYLE_PLAIN, 3}, {"shed", "SHED", UNIT_COUNT, false, STYLE_BAD, 3},
+        {"latency_p50", "P50", UNIT_MS, true, STYLE_PLAIN, 5},       {"latency_p99", "P99", UNIT_MS, true, STYLE_PLAIN, 4},
 };
 #define TOTALS (sizeof(totals) / sizeof(totals[0]))
 

@@ -102,10 +102,8 @@ static void look_at_short(struct notes *n)
 	if (ms == 0 || n->facts->latency.count < SUGGEST_P99_CALLS || cut.likely - share_delayed(n) <= 0.01)
 		return;
 	note(n, SUGGEST_NOTE_TIMEOUT_SHORT, PART_TIMEOUT,
-	     "timeout.attempt is %s, and %s of the measured calls took that long or were cut off there (p50 is %s%s): raise it, or find "
-	     "out "
-	     "why "
-	     "so many are slow",
+	     "timeout.attempt is %s, and %s of the measured calls took that long or were cut off there (p50 is %s%s): raise "
+	     "it, or find out why so many are slow",
 	     duration_setting(ms).s, fine_percent_text(cut.likely).s, p50_at_least(n), latency_fine_text(n->timeouts.p50_us).s);
 }
 
@@ -154,9 +152,8 @@ static void look_at_total(struct notes *n)
 	if (spent <= total)
 		return;
 	note(n, SUGGEST_NOTE_RETRY_TOTAL, PART_RETRY,
-	     "%u attempts of %s and the waits between them take up to %s, and timeout.total is %s: where each times out there is time for "
-	     "%u; "
-	     "make attempt shorter, total longer, or attempts fewer",
+	     "%u attempts of %s and the waits between them take up to %s, and timeout.total is %s: where each times out there "
+	     "is time for %u; make attempt shorter, total longer, or attempts fewer",
 	     (unsigned)n->policy->attempts, duration_setting((uint64_t)attempt).s, duration_text((uint64_t)fmin(spent, 1e15)).s,
 	     duration_setting((uint64_t)total).s, fit);
 }
@@ -200,9 +197,8 @@ static void look_at_ratio(struct notes *n)
 	if (!has_bucket(n) || ok + bad < SUGGEST_P99_CALLS || c->retry_budget == 0 || failing <= share_paid_for(n))
 		return;
 	note(n, SUGGEST_NOTE_BUDGET_RATIO, PART_BUDGET,
-	     "%s of the calls fail, and the retry budget pays for all %u attempts of at most %s: it was empty for %s retries; where that "
-	     "is not "
-	     "an outage that it should damp, attempts are too many or ratio too small",
+	     "%s of the calls fail, and the retry budget pays for all %u attempts of at most %s: it was empty for %s retries; "
+	     "where that is not an outage that it should damp, attempts are too many or ratio too small",
 	     fine_percent_text(failing).s, (unsigned)n->policy->attempts, fine_percent_text(share_paid_for(n)).s,
 	     count_text(c->retry_budget).s);
 }
@@ -226,8 +222,8 @@ static void look_at_window(struct notes *n)
 		note(n, SUGGEST_NOTE_BREAKER_BLIND, PART_BREAKER, "%s", why.s);
 	else if (has_rate(n) && p->window_calls == 0 && rate > 0 && calls < (double)p->min_calls)
 		note(n, SUGGEST_NOTE_BREAKER_QUIET, PART_BREAKER,
-		     "at %s calls a second a window of %s holds about %s calls, and min_calls is %s: no rate can open it at this load; "
-		     "lower min_calls, use a longer window or one of the last N calls, or add consecutive",
+		     "at %s calls a second a window of %s holds about %s calls, and min_calls is %s: no rate can open it at "
+		     "this load; lower min_calls, use a longer window or one of the last N calls, or add consecutive",
 		     rate_text(rate).s, duration_setting(p->window_ms).s, number_text(calls, calls < 10 ? 1 : 0).s,
 		     count_text(p->min_calls).s);
 }
@@ -254,9 +250,8 @@ static void look_at_always_slow(struct notes *n)
 	    (slow - share_delayed(n)) * MILLION < (double)p->slow_rate_ppm)
 		return;
 	note(n, SUGGEST_NOTE_BREAKER_ALWAYS_SLOW, PART_BREAKER,
-	     "%s of the measured calls took longer than slow_call (%s; p50 is %s%s), and slow_rate is %s: so many open it; raise "
-	     "slow_call, or "
-	     "find out why so many are slow",
+	     "%s of the measured calls took longer than slow_call (%s; p50 is %s%s), and slow_rate is %s: so many open it; "
+	     "raise slow_call, or find out why so many are slow",
 	     fine_percent_text(slow).s, duration_setting_ns(p->slow_call_ns).s, p50_at_least(n), latency_fine_text(n->timeouts.p50_us).s,
 	     share_text(p->slow_rate_ppm).s);
 }
@@ -270,15 +265,13 @@ static void look_at_trial(struct notes *n)
 		return;
 	if (p->cooldown_ms < ms)
 		note(n, SUGGEST_NOTE_BREAKER_COOLDOWN, PART_BREAKER,
-		     "cooldown is %s, and a probe may take %s: where it hangs, somebody is inside with a probe for most of the outage; "
-		     "make cooldown "
-		     "longer, or timeout.probe shorter",
+		     "cooldown is %s, and a probe may take %s: where it hangs, somebody is inside with a probe for most of the "
+		     "outage; make cooldown longer, or timeout.probe shorter",
 		     duration_setting(p->cooldown_ms).s, duration_setting(ms).s);
 	if (p->probe_timeout_ms < ms)
 		note(n, SUGGEST_NOTE_BREAKER_PROBE, PART_BREAKER,
 		     "probe_timeout is %s, and a probe may take %s: it may be given to somebody else while it still runs; make "
-		     "probe_timeout "
-		     "longer, or timeout.probe shorter",
+		     "probe_timeout longer, or timeout.probe shorter",
 		     duration_setting(p->probe_timeout_ms).s, duration_setting(ms).s);
 }
 
@@ -298,8 +291,8 @@ static void look_at_limit(struct notes *n)
 		                                : "it refuses; raise it, unless they take so long because something fails");
 	else if (workers > 1 && limit >= workers && most <= workers && !n->limit.held_down)
 		note(n, SUGGEST_NOTE_BULKHEAD_IDLE, PART_BULKHEAD,
-		     "the limit is %u, and there are %u live workers: where each has one call at a time, it never refuses anything; choose "
-		     "one below that, so that some workers stay free when this dependency hangs",
+		     "the limit is %u, and there are %u live workers: where each has one call at a time, it never refuses "
+		     "anything; choose one below that, so that some workers stay free when this dependency hangs",
 		     limit, workers);
 }
 

@@ -68,15 +68,15 @@ static void print_doubts(const struct screen *screen, const struct suggest_timeo
 		        count_text(t->failed).s, were(t->failed));
 	if (t->injected > 0)
 		print_field(screen, "", STYLE_DOUBT,
-		            "at least %s of them failed or waited because an operator injected it: ask with --only-watched when nothing is "
-		            "injected",
+		            "at least %s of them failed or waited because an operator injected it: ask with --only-watched "
+		            "when nothing is injected",
 		            count_text(t->injected).s);
 	if (t->timed_out == 0)
 		return;
 	if (t->cut_at_ms > 0)
 		print_field(screen, "", STYLE_DOUBT,
-		            "%s of them %s cut off, at %s today: what they would have taken is not known, and a longer timeout may cut off "
-		            "as many",
+		            "%s of them %s cut off, at %s today: what they would have taken is not known, and a longer timeout "
+		            "may cut off as many",
 		            count_text(t->timed_out).s, were(t->timed_out), duration_setting(t->cut_at_ms).s);
 	else
 		print_field(screen, "", STYLE_DOUBT,
@@ -157,8 +157,8 @@ static void print_timeout(const struct screen *screen, const struct suggest_fact
 		say(&line, "none can be recommended: too many calls were cut off, perhaps all by what an operator injected");
 	} else if (t->p99_is_least || t->p999_is_least) {
 		say(&line,
-		    "none can be recommended: too many calls were cut off. Raise the timeout, or put it in shadow mode, and ask again with "
-		    "--only-watched, which leaves these out, for some %s calls",
+		    "none can be recommended: too many calls were cut off. Raise the timeout, or put it in shadow mode, and "
+		    "ask again with --only-watched, which leaves these out, for some %s calls",
 		    count_text(SUGGEST_P999_CALLS).s);
 	} else {
 		say(&line, "none can be recommended yet: too few calls are measured");

@@ -97,6 +97,8 @@ static struct reserved *reserved(struct entering *e)
 	r->futex = NULL;
 	r->futex_value = 0;
 	r->overslept = false;
+	r->turn.last = 0;
+	r->slice_ns = WAITING_SLICE_NS;
 	r->queued.mine = 0;
 	e->reserves = true;
 	return r;

@@ -21,8 +21,9 @@
  * The queue bounds how many wait, and says who stands before whom: a cell is 0 or its waiter's {life, rank, place}, taken and given back by
  * CAS. Nobody looks there for whom to wake. A death leaves the cell, which the reaper clears. That somebody stands before is a reason not
  * to look at the permits, so with him that reason has to go, and others be woken: by who goes out of the queue himself, where he sees
- * others and a free permit (Dekker again: he frees his cell and then looks at the wait word; they set the bit and then look at the cells;
- * seq_cst, and a fence), by the reaper of the dead, and by their own patience where he is stopped.
+ * others and a free permit (Dekker again: he frees his cell, then looks at the others and at the wait word; they take a cell and set
+ * the bit, and then look at his; all of it seq_cst, but for the taking, which the setting of the bit follows), by the reaper of the dead,
+ * and by their own patience where he is stopped.
  *
  * `passed` only grows, to a place that was drawn: by who was patient, to the last before him; by who goes and leaves nobody behind who was
  * not passed, to what was drawn before he looked. Somebody who has drawn and is not in the queue yet is passed then, and stands in nobody's
@@ -115,7 +116,8 @@ static struct line look_at_line(const struct map *map, const struct state *state
 	struct line line = {0, 0, 0};
 
 	for (uint32_t i = 0; i < map->dims.waiting; i++) {
-		uint64_t w = atomic_load_explicit(&cells[i], memory_order_relaxed);
+		/* seq_cst: who goes out has freed its own cell by such a CAS. */
+		uint64_t w = atomic_load_explicit(&cells[i], memory_order_seq_cst);
 		uint32_t place = beyond(w, passed, drawn);
 		line.all += w != 0;
 		if (place == 0 || waiting_rank(w) < waiting_rank(mine) || (waiting_rank(w) == waiting_rank(mine) && place >= own))
@@ -168,8 +170,6 @@ void waiting_pass(struct state *state, uint32_t value, uint64_t last)
 /* Who went may have been the reason why others sleep beside a free permit. */
 static void look_back(const struct map *map, struct state *state)
 {
-	/* The cell was freed by a seq_cst CAS, and the others are read in any order. */
-	atomic_thread_fence(memory_order_seq_cst);
 	uint64_t drawn = atomic_load_explicit(&state->drawn, memory_order_seq_cst);
 	uint64_t passed = atomic_load_explicit(&state->passed, memory_order_relaxed);
 	struct line line = look_at_line(map, state, 0, passed, drawn);

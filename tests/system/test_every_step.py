@@ -376,8 +376,8 @@ BY_WORKER = {
 }
 BY_RESCD = {
     "starts": "start.loading adopt.locked daemon.introducing policy.reading reload.writing event.claimed",
-    "reloads": """policy.half policy.filled apply.settled apply.written limit.set rate.mend budget.seen publish.state publish.named publish.shown retire.hidden control.answering""",
-    "reloads, alone": "limit.settle budget.claim budget.claimed",
+    "reloads": """policy.half policy.filled apply.settled apply.written limit.set budget.seen publish.state publish.named publish.shown retire.hidden control.answering""",
+    "reloads, alone": "limit.settle rate.mend budget.claim budget.claimed",
     "reaps, alone": """reap.dead reap.permit reap.probe reap.waiting reap.shard reap.once reap.cells reap.told reap.freed signal.moved once.turned
         share.counted share.set""",
     "ends an override": """override.ending override.closed override.gone

@@ -59,10 +59,7 @@ struct reserved {
 	uint64_t give_up_ns; /* stop waiting for a permit; 0: not waiting yet */
 	struct state *futex; /* sleep on its wait word; NULL: not waiting for a permit */
 	uint32_t futex_value;
-	bool overslept;           /* a whole slice, while it was another's turn */
-	uint64_t since_ns;        /* it is */
-	uint64_t slice_ns;        /* sleep at most so long */
-	struct waiting_turn turn; /* last 0: not for that reason */
+	uint64_t slice_ns; /* sleep at most so long */
 	struct queued queued;
 	struct injected injected; /* where e->injected */
 	uint64_t injected_ns;     /* when it was drawn, where it waits */
@@ -96,8 +93,6 @@ static struct reserved *reserved(struct entering *e)
 	r->give_up_ns = 0;
 	r->futex = NULL;
 	r->futex_value = 0;
-	r->overslept = false;
-	r->turn.last = 0;
 	r->slice_ns = WAITING_SLICE_NS;
 	r->queued.mine = 0;
 	e->reserves = true;
@@ -320,11 +315,16 @@ static uint64_t priority_ppm(const struct policy *policy, uint32_t priority)
 }
 
 /* How much of n calls of that priority may use: at least 1, or they would never come in. */
-static uint64_t priority_share(const struct view *v, const struct entering *e, uint64_t n)
+static uint64_t share_of(const struct view *v, uint32_t priority, uint64_t n)
 {
-	uint64_t share = n * priority_ppm(&v->policy, e->options->priority) / 1000000;
+	uint64_t share = n * priority_ppm(&v->policy, priority) / 1000000;
 
 	return share == 0 ? 1 : share;
+}
+
+static uint64_t priority_share(const struct view *v, const struct entering *e, uint64_t n)
+{
+	return share_of(v, e->options->priority, n);
 }
 
 /*
@@ -408,20 +408,23 @@ static uint64_t newcomer(const struct view *v, const struct entering *e)
 {
 	const uint32_t priority = e->options->priority;
 
-	return waiting_make(v->life, priority == RESC_CRITICAL ? 2 : priority == RESC_LOW ? 0 : 1, 0);
+	return waiting_make(v->life, priority == RESC_CRITICAL ? WAITING_CRITICAL : priority == RESC_LOW ? WAITING_LOW : WAITING_NORMAL, 0);
 }
 
-static bool is_turn(const struct view *v, const struct entering *e, uint64_t mine, struct waiting_turn *turn)
+static bool is_turn(const struct view *v, uint64_t mine, uint64_t now_ms)
 {
-	return waiting_is_turn(v->map, v->state, mine, priority_share(v, e, limit_now(v)), turn);
+	const uint32_t limit = limit_now(v);
+	const struct waiting_shares shares = {.of = {[WAITING_LOW] = share_of(v, RESC_LOW, limit),
+	                                             [WAITING_NORMAL] = share_of(v, RESC_NORMAL, limit),
+	                                             [WAITING_CRITICAL] = share_of(v, RESC_CRITICAL, limit)}};
+
+	return waiting_is_turn(v->map, v->state, mine, &shares, now_ms);
 }
 
 /* Where others are in line a newcomer does not go before them. */
-COLD static bool lets_others_go_first(const struct view *v, const struct entering *e)
+COLD static bool lets_others_go_first(const struct view *v, struct entering *e)
 {
-	struct waiting_turn turn;
-
-	return v->in_line && !is_turn(v, e, newcomer(v, e), &turn);
+	return v->in_line && !is_turn(v, newcomer(v, e), coarse_ms(v, e));
 }
 
 static bool is_in_queue(const struct entering *e)
@@ -465,18 +468,12 @@ static int look_in_turn(const struct view *v, struct entering *e, resc_ticket *t
 {
 	struct reserved *held = e->reserved;
 
-	if (held->overslept)
-		waiting_pass(v->state, held->futex_value, held->turn.last);
-	held->overslept = false;
-	held->turn = (struct waiting_turn){0};
-	held->since_ns = now_ns;
 	held->slice_ns = WAITING_SLICE_NS;
 	held->futex_value = waiting_announce(v->state);
 	FAILPOINT("enter.announced");
-	if (now_ns >= held->give_up_ns || !v->in_line || is_turn(v, e, held->queued.mine, &held->turn))
+	if (now_ns >= held->give_up_ns || !v->in_line || is_turn(v, held->queued.mine, clock_to_ms(v->map, now_ns)))
 		return take_permit_and_shares(v, e, t);
-	if (held->turn.next)
-		held->slice_ns = WAITING_PATIENCE_NS;
+	held->slice_ns = WAITING_PATIENCE_MS * 1000000;
 	return RESC_E_FULL;
 }
 
@@ -809,8 +806,7 @@ COLD static int enter_after_waiting(struct resc_resource *resource, struct enter
 		} else {
 			uint64_t now = (uint64_t)resc_now_ns();
 			uint64_t left = now < held->give_up_ns ? held->give_up_ns - now : 0;
-			bool unheard = waiting_sleep(held->futex, held->futex_value, smaller(left, held->slice_ns));
-			held->overslept = unheard && held->turn.last != 0 && (uint64_t)resc_now_ns() - held->since_ns >= held->slice_ns;
+			waiting_sleep(held->futex, held->futex_value, smaller(left, held->slice_ns));
 		}
 		r = try_anew(resource, e, t, look);
 		if (r == CALL_AGAIN)

@@ -5,10 +5,8 @@
 #ifndef RESC_FUTEX_H
 #define RESC_FUTEX_H
 
-#include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
-#include <stdbool.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -21,12 +19,12 @@ static inline uint32_t *futex_of(word *w)
 }
 
 /* Sleeps while the low half has that value, at most so long. May be woken for no reason. The word may have been unmapped meanwhile: that
- * only ends the sleep. True: the time was up. */
-static inline bool futex_wait(word *w, uint32_t value, uint64_t ns)
+ * only ends the sleep. */
+static inline void futex_wait(word *w, uint32_t value, uint64_t ns)
 {
 	const struct timespec time = {.tv_sec = (time_t)(ns / 1000000000u), .tv_nsec = (long)(ns % 1000000000u)};
 
-	return syscall(SYS_futex, futex_of(w), FUTEX_WAIT, value, &time, NULL, 0) != 0 && errno == ETIMEDOUT;
+	syscall(SYS_futex, futex_of(w), FUTEX_WAIT, value, &time, NULL, 0);
 }
 
 static inline void futex_wake_all(word *w)

@@ -192,6 +192,7 @@
 	X(0, state, probes)						\
 	X(2, state, drawn)						\
 	X(2, state, passed)						\
+	X(2, state, front)						\
 	X(2, state, injection)						\
 	X(2, state, injected)						\
 	X(2, state, injection_setting)					\

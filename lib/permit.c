@@ -164,13 +164,22 @@ unsigned permit_reach(const struct map *map, const struct state *state)
 	return settled ? bounded(map, limit_target(w)) : map->dims.permits;
 }
 
-unsigned permit_occupied(const struct map *map, const struct state *state)
+struct permit_use permit_use(const struct map *map, const struct state *state)
 {
 	const struct map_cells cells = map_cells(map, state);
 	unsigned reach = permit_reach(map, state);
-	unsigned n = 0;
+	unsigned effective = limit_effective(atomic_load_explicit(&state->limit, memory_order_seq_cst));
+	struct permit_use use = {0, 0};
 
-	for (uint32_t i = 0; i < reach; i++)
-		n += atomic_load_explicit(map_cell(cells, i), memory_order_seq_cst) != 0;
-	return n;
+	for (uint32_t i = 0; i < reach; i++) {
+		bool is_held = atomic_load_explicit(map_cell(cells, i), memory_order_seq_cst) != 0;
+		use.held += is_held;
+		use.free += !is_held && i < effective;
+	}
+	return use;
+}
+
+unsigned permit_occupied(const struct map *map, const struct state *state)
+{
+	return permit_use(map, state).held;
 }

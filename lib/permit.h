@@ -60,4 +60,10 @@ unsigned permit_reach(const struct map *map, const struct state *state);
 /* Cells that are not 0. */
 unsigned permit_occupied(const struct map *map, const struct state *state);
 
+struct permit_use {
+	unsigned held; /* cells that are not 0 */
+	unsigned free; /* cells below the effective limit that are 0: while a lowered limit settles, not what is left of it */
+};
+struct permit_use permit_use(const struct map *map, const struct state *state);
+
 #endif

@@ -394,6 +394,7 @@ struct state {
 	_Alignas(SEGMENT_LINE) word wait;     /* {0:32, generation:31, waiters:1}: see waiting.h; the low half is a futex */
 	word drawn;                           /* since 2: places in line that were given out; only grows */
 	word passed;                          /* since 2: up to this place nobody is waited for */
+	word front;                           /* since 2: {place:30, ms:34}: the first in line, and since when it has been seen beside a free permit */
 	_Alignas(SEGMENT_LINE) word calls;    /* calls that were counted in a window by number of calls; see window.h */
 
 	_Alignas(SEGMENT_LINE) struct override_text override_text[2]; /* by serial & 1 */

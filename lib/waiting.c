@@ -25,10 +25,11 @@
  * the bit, and then look at his; all of it seq_cst, but for the taking, which the setting of the bit follows), by the reaper of the dead,
  * and by their own patience where he is stopped.
  *
- * `passed` only grows, to a place that was drawn: by who was patient, to the last before him; by who goes and leaves nobody behind who was
- * not passed, to what was drawn before he looked. Somebody who has drawn and is not in the queue yet is passed then, and stands in nobody's
- * way: he may take what he sees. Only damage makes it greater than what was drawn; then nobody stands before anybody until who leaves the
- * queue puts it right. Waiters of versions before minor 2 have any numbers for places, and are passed sooner or later.
+ * `passed` only grows, to a place that was drawn: by who waits beside a free permit, to the first in line, where `front` says that it has
+ * not come for too long; by who goes and leaves nobody behind who was not passed, to what was drawn before he looked. Somebody who has
+ * drawn and is not in the queue yet is passed then, and stands in nobody's way: he may take what he sees. Only damage makes it greater than
+ * what was drawn; then nobody stands before anybody until who leaves the queue puts it right. Waiters of versions before minor 2 have any
+ * numbers for places, and are passed sooner or later.
  */
 #include "waiting.h"
 #include "futex.h"
@@ -103,80 +104,114 @@ static uint32_t beyond(uint64_t cell, uint64_t passed, uint64_t drawn)
 }
 
 struct line {
-	unsigned all;      /* in the queue */
-	unsigned before;   /* of those who are not passed, before the one who asks */
-	uint32_t farthest; /* place of the last of these, beyond passed */
+	uint64_t drawn; /* when it was looked at */
+	uint64_t passed;
+	unsigned all;     /* in the queue */
+	unsigned before;  /* of those who are not passed, before the one who asks */
+	uint64_t first;   /* of these, as it is in the queue */
+	uint32_t nearest; /* its place, beyond passed */
 };
 
-/* As `mine` sees it; a newcomer has no place, and stands behind all of its rank. */
-static struct line look_at_line(const struct map *map, const struct state *state, uint64_t mine, uint64_t passed, uint64_t drawn)
+/* Also where the number is damage. */
+static unsigned rank_of(uint64_t cell)
+{
+	return waiting_rank(cell) < WAITING_RANKS ? waiting_rank(cell) : WAITING_CRITICAL;
+}
+
+/* As `mine` sees it; a newcomer has no place, and stands behind all of its rank. ranks: bits; of the others nobody can come in. */
+static struct line look_at_line(const struct map *map, const struct state *state, uint64_t mine, unsigned ranks)
 {
 	const word *cells = map_waiting(map, state);
-	const uint32_t own = waiting_place(mine) == 0 ? UINT32_MAX : beyond(mine, passed, drawn);
-	struct line line = {0, 0, 0};
+	/* Before the cells: who draws later stands behind. */
+	struct line line = {.drawn = atomic_load_explicit(&state->drawn, memory_order_seq_cst),
+	                    .passed = atomic_load_explicit(&state->passed, memory_order_relaxed)};
+	const uint32_t own = waiting_place(mine) == 0 ? UINT32_MAX : beyond(mine, line.passed, line.drawn);
 
 	for (uint32_t i = 0; i < map->dims.waiting; i++) {
 		/* seq_cst: who goes out has freed its own cell by such a CAS. */
 		uint64_t w = atomic_load_explicit(&cells[i], memory_order_seq_cst);
-		uint32_t place = beyond(w, passed, drawn);
+		uint32_t place = beyond(w, line.passed, line.drawn);
+		unsigned rank = rank_of(w);
 		line.all += w != 0;
-		if (place == 0 || waiting_rank(w) < waiting_rank(mine) || (waiting_rank(w) == waiting_rank(mine) && place >= own))
+		if (place == 0 || (ranks >> rank & 1) == 0 || rank < rank_of(mine) || (rank == rank_of(mine) && place >= own))
 			continue;
 		line.before++;
-		if (place > line.farthest)
-			line.farthest = place;
+		if (line.before > 1 && (rank < rank_of(line.first) || (rank == rank_of(line.first) && place > line.nearest)))
+			continue;
+		line.first = w;
+		line.nearest = place;
 	}
 	return line;
 }
 
-/* How many stand before `mine`, and the place of the last of them. */
-static unsigned count_before(const struct map *map, struct state *state, uint64_t mine, uint64_t *last)
+/* So many can have a permit of those who may hold that many. */
+static uint64_t room_of(uint64_t share, const struct permit_use *use)
 {
-	/* Before the cells: who draws later stands behind. */
-	uint64_t drawn = atomic_load_explicit(&state->drawn, memory_order_seq_cst);
-	uint64_t passed = atomic_load_explicit(&state->passed, memory_order_relaxed);
+	uint64_t left = share > use->held ? share - use->held : 0;
 
-	if (passed >= drawn)
-		return 0;
-	struct line line = look_at_line(map, state, mine, passed, drawn);
-	/* The last one died, or came from an older version, which does not look back. */
-	if (line.all == 0)
-		raise_passed(state, passed, drawn);
-	*last = passed + line.farthest;
-	return line.before;
+	return left < use->free ? left : use->free;
 }
 
-bool waiting_is_turn(const struct map *map, struct state *state, uint64_t mine, uint64_t share, struct waiting_turn *turn)
+/* The first in line, beside a free permit: how long has that been so? Whoever looks writes it down for all. */
+static bool has_had_its_turn(struct state *state, uint64_t first, uint64_t now_ms)
 {
-	uint64_t effective = limit_effective(atomic_load_explicit(&state->limit, memory_order_seq_cst));
-	uint64_t room = share < effective ? share : effective;
-	uint64_t occupied = permit_occupied(map, state), last = 0;
-	uint64_t before = occupied < room ? count_before(map, state, mine, &last) : 0;
-	bool is_turn = occupied >= room || before < room - occupied;
+	/* Relaxed: as `passed`. */
+	uint64_t seen = atomic_load_explicit(&state->front, memory_order_relaxed);
 
-	*turn = (struct waiting_turn){.last = is_turn ? 0 : last, .next = !is_turn && before == room - occupied};
-	return is_turn;
+	if (front_place(seen) == waiting_place(first))
+		return front_age_ms(seen, now_ms) >= WAITING_PATIENCE_MS;
+	atomic_compare_exchange_strong_explicit(&state->front, &seen, front_make(waiting_place(first), now_ms), memory_order_relaxed,
+	                                        memory_order_relaxed);
+	return false;
 }
 
-void waiting_pass(struct state *state, uint32_t value, uint64_t last)
+/* Nobody can come. */
+static void forget_front(struct state *state)
 {
-	uint64_t passed = atomic_load_explicit(&state->passed, memory_order_relaxed);
+	uint64_t seen = atomic_load_explicit(&state->front, memory_order_relaxed);
 
-	FAILPOINT("waiting.passing");
-	if ((uint32_t)atomic_load_explicit(&state->wait, memory_order_relaxed) == value && passed < last)
-		raise_passed(state, passed, last);
+	if (seen != 0)
+		atomic_compare_exchange_strong_explicit(&state->front, &seen, 0, memory_order_relaxed, memory_order_relaxed);
+}
+
+bool waiting_is_turn(const struct map *map, struct state *state, uint64_t mine, const struct waiting_shares *shares, uint64_t now_ms)
+{
+	const struct permit_use use = permit_use(map, state);
+	const uint64_t room = room_of(shares->of[rank_of(mine)], &use);
+	uint32_t passed_life = 0;
+	unsigned ranks = 0;
+
+	if (use.free == 0)
+		forget_front(state);
+	if (room == 0 || waiting_is_nobody(state))
+		return true;
+	for (unsigned rank = 0; rank < WAITING_RANKS; rank++)
+		ranks |= room_of(shares->of[rank], &use) != 0 ? 1u << rank : 0;
+	for (int i = 0; i < TRIES; i++) {
+		struct line line = look_at_line(map, state, mine, ranks);
+		/* The last one died, or came from an older version, which does not look back. */
+		if (line.all == 0)
+			raise_passed(state, line.passed, line.drawn);
+		if (line.before < room)
+			return true;
+		/* It is the process that is stopped, so its other calls do not come either. */
+		if (permit_life(line.first) != passed_life && !has_had_its_turn(state, line.first, now_ms))
+			return false;
+		FAILPOINT("waiting.passing");
+		raise_passed(state, line.passed, line.passed + line.nearest);
+		passed_life = permit_life(line.first);
+	}
+	return false;
 }
 
 /* Who went may have been the reason why others sleep beside a free permit. */
 static void look_back(const struct map *map, struct state *state)
 {
-	uint64_t drawn = atomic_load_explicit(&state->drawn, memory_order_seq_cst);
-	uint64_t passed = atomic_load_explicit(&state->passed, memory_order_relaxed);
-	struct line line = look_at_line(map, state, 0, passed, drawn);
+	struct line line = look_at_line(map, state, 0, UINT_MAX);
 
 	if (line.before == 0)
-		raise_passed(state, passed, drawn);
-	if (line.all != 0 && permit_occupied(map, state) < limit_effective(atomic_load_explicit(&state->limit, memory_order_seq_cst)))
+		raise_passed(state, line.passed, line.drawn);
+	if (line.all != 0 && permit_use(map, state).free != 0)
 		waiting_signal(state);
 }
 
@@ -208,11 +243,11 @@ uint32_t waiting_announce(struct state *state)
 	return (uint32_t)w;
 }
 
-bool waiting_sleep(struct state *state, uint32_t value, uint64_t ns)
+void waiting_sleep(struct state *state, uint32_t value, uint64_t ns)
 {
 	FAILPOINT("waiting.sleep");
 	/* Whatever ends it (woken, too late, a signal, a value that has moved, memory that is gone), the caller looks again. */
-	return futex_wait(&state->wait, value, ns < WAITING_SLICE_NS ? ns : WAITING_SLICE_NS);
+	futex_wait(&state->wait, value, ns < WAITING_SLICE_NS ? ns : WAITING_SLICE_NS);
 }
 
 void waiting_wake(struct state *state, uint64_t seen)

@@ -8,11 +8,11 @@
  * generation+1 and wake all, then the slot. A death leaves a cell in the queue, which the reaper clears; nothing is ever handed to a
  * waiter, so nothing is lost with one.
  *
- * The line. A cell of the queue is {life, rank, place}. Before a waiter stand those of a higher rank, and those of its own with a smaller
- * place. It is somebody's turn where nobody stands before him, or fewer than permits are free to him; a newcomer stands behind all of his
- * rank. Who goes out of the queue, for whatever reason, frees his cell -> looks at the others -> is anybody there and a permit free: as a
- * releaser. It is nobody's right: who has slept in vain beside a free permit, because it was another's turn, passes those who stood before
- * him (state.passed, which only grows), so one that is stopped costs the others a moment, once.
+ * The line. A cell of the queue is {life, rank, place}. Before a waiter stand those of a higher rank whose share is not used up, and those
+ * of its own with a smaller place. It is somebody's turn where nobody stands before him, or fewer than permits are free to him; a newcomer
+ * stands behind all of his rank. Who goes out of the queue, for whatever reason, frees his cell -> looks at the others -> is anybody there
+ * and a permit free: as a releaser. It is nobody's right: whom others have seen at the front, beside a free permit, for some time, by
+ * state.front, they pass (state.passed, which only grows). So one that is stopped costs the others a moment, once.
  */
 #ifndef RESC_WAITING_H
 #define RESC_WAITING_H
@@ -22,13 +22,14 @@
 #include "words.h"
 
 #define WAITING_SLICE_NS    UINT64_C(50000000)
-#define WAITING_PATIENCE_NS UINT64_C(10000000) /* of who would be the next: so long may whose turn it is take to come */
+#define WAITING_PATIENCE_MS UINT64_C(10) /* so long may whose turn it is take to come */
 #define WAITING_BIT         UINT64_C(1)
 
-/* Not your turn. */
-struct waiting_turn {
-	uint64_t last; /* the place of the last of those who stand before; 0: it is your turn */
-	bool next;     /* one permit more, and it is yours */
+enum waiting_rank { WAITING_LOW, WAITING_NORMAL, WAITING_CRITICAL, WAITING_RANKS };
+
+/* So many permits may be held when one of that rank comes in. */
+struct waiting_shares {
+	uint64_t of[WAITING_RANKS];
 };
 
 /* The next place in line. Who has drawn one and does not come takes nothing along. */
@@ -46,12 +47,10 @@ static inline bool waiting_is_nobody(const struct state *state)
 	return atomic_load_explicit(&state->passed, memory_order_relaxed) >= atomic_load_explicit(&state->drawn, memory_order_relaxed);
 }
 /*
- * Is it the turn of who has `mine` in the queue, or of a newcomer ({life, rank, 0}), when `share` permits may be held? Also true where none
- * is free: a look says so, and settles a limit.
+ * Is it the turn of who has `mine` in the queue, or of a newcomer ({life, rank, 0})? Also true where none is free: a look says so, and
+ * settles a limit. Who stands before and does not come is passed.
  */
-bool waiting_is_turn(const struct map *map, struct state *state, uint64_t mine, uint64_t share, struct waiting_turn *turn);
-/* It slept a whole slice on that value of the word, beside a free permit: those up to turn.last are not waited for any more. */
-void waiting_pass(struct state *state, uint32_t value, uint64_t last);
+bool waiting_is_turn(const struct map *map, struct state *state, uint64_t mine, const struct waiting_shares *shares, uint64_t now_ms);
 /*
  * Takes a cell of the queue, while fewer than `most` calls wait. 0; RESC_E_QUEUE_FULL. mine: waiting_make() with a place that was drawn (in
  * a segment before minor 2: as a permit). The dead may be among those who wait: sweep (worker_sweep_maybe) and try again before that is
@@ -63,9 +62,9 @@ int waiting_join(const struct map *map, struct state *state, uint64_t mine, uint
 void waiting_leave(const struct map *map, struct state *state, uint32_t cell, uint64_t mine);
 /* Sets the bit. Returns the value to sleep on. The caller then looks for a permit once more before it sleeps. */
 uint32_t waiting_announce(struct state *state);
-/* Sleeps while the word has that value, at most that long and at most a slice. True: nobody woke us. Not in a read-side section: the
- * address may have been unmapped meanwhile, which only ends the sleep. */
-bool waiting_sleep(struct state *state, uint32_t value, uint64_t ns);
+/* Sleeps while the word has that value, at most that long and at most a slice. Not in a read-side section: the address may have been
+ * unmapped meanwhile, which only ends the sleep. */
+void waiting_sleep(struct state *state, uint32_t value, uint64_t ns);
 /* Somebody waits: the second half of waiting_signal. */
 void waiting_wake(struct state *state, uint64_t seen);
 /* A permit was given back. */

@@ -204,6 +204,15 @@ static inline uint64_t waiting_make(uint32_t life, unsigned rank, uint64_t place
 static inline unsigned waiting_rank(uint64_t w) { return (unsigned)(w >> 30) & 3; }
 static inline uint32_t waiting_place(uint64_t w) { return (uint32_t)w & PLACE_MASK; }
 
+#define FRONT_MS_MASK ((UINT64_C(1) << 34) - 1)
+static inline uint64_t front_make(uint32_t place, uint64_t ms) { return (uint64_t)(place & PLACE_MASK) << 34 | (ms & FRONT_MS_MASK); }
+static inline uint32_t front_place(uint64_t w) { return (uint32_t)(w >> 34); }
+/* Whoever writes it may have read a later time than who looks: below a second that is no age. More is damage, and long ago. */
+static inline uint64_t front_age_ms(uint64_t w, uint64_t now_ms)
+{
+	return ((now_ms - w) & FRONT_MS_MASK) > FRONT_MS_MASK - 1000 ? 0 : (now_ms - w) & FRONT_MS_MASK;
+}
+
 /* ---- rate ---- */
 
 #define RATE_TIME_MASK ((UINT64_C(1) << 60) - 1)

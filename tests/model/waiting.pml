@@ -8,7 +8,7 @@
  *	wait	CAS the bit on; where all cells are taken, or fewer stand before than cells are free: look at the permits; else, or if there was
  *		none, sleep while the word has that value; from the start
  *	go	out of the line, for whatever reason: load drawn; nobody else is in it: raise passed to that; else, if a cell is free: as give
- *	pass	(STOPS) a whole slice beside a free cell: raise passed to the place of the last who stood before, and go on
+ *	pass	(STOPS) a whole slice beside a free cell: raise passed to the place of the first who stood before, and go on
  *	give	free the cell; load the word; where the bit is set: CAS {generation, set} -> {generation + 1, clear}, then wake all, whatever
  *		became of the CAS
  *	reap	free the cells of the dead; where the word is not 0: generation + 1, the bit as it is; wake all; free the slot, last
@@ -171,8 +171,8 @@ inline look()
 #define NEXT_TO(me) (((me) + 1) % WORKERS)
 #define LAST_TO(me) (((me) + 2) % WORKERS)
 
-/* Who stands before place p (0: behind all), and the last of them. */
-#define LOOK_AT(w) if :: line[w] > f && (p == 0 || line[w] < p) -> n++; d = (line[w] > d -> line[w] : d) :: else fi
+/* Who stands before place p (0: behind all), and the first of them. */
+#define LOOK_AT(w) if :: line[w] > f && (p == 0 || line[w] < p) -> n++; d = (d == 0 || line[w] < d -> line[w] : d) :: else fi
 
 #if CELLS > 1
 #define LOOK_AT_CELLS atomic { o = (cell[0] != 0 -> 1 : 0) }; atomic { o = o + (1 < limit && cell[1] != 0 -> 1 : 0); turn = o >= limit }

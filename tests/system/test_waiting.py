@@ -190,7 +190,7 @@ def test_C1_who_is_stopped_in_line_is_passed_and_so_is_who_dies_or_stops_while_p
     holder.leave(tickets[0])
     passes = rescd.worker(env={"RESC_FAILPOINT": "waiting.passing@1=" + action})
     waiting(rescd, passes)
-    waiting(rescd, last)
+    waiting(rescd, last).signal(signal.SIGSTOP)
     time.sleep(0.2)  # some slices, but on their clock no time has gone by: they let it go first
     assert permits(rescd)["waiting"] == 3 and permits(rescd)["in_use"] == 1
 
@@ -201,6 +201,8 @@ def test_C1_who_is_stopped_in_line_is_passed_and_so_is_who_dies_or_stops_while_p
     until(comes_to_it, what="the next in line loses patience")
     if action == "kill":
         passes.process.wait()
+
+    last.signal(signal.SIGCONT)
 
     def comes_in():
         rescd.advance("60ms")

@@ -117,6 +117,7 @@ static void print_packing(FILE *out)
 	        {"rate", {rate_make(3, 0, 0), rate_make(0, 3, 0), rate_make(0, 0, UINT64_MAX >> 4), 0}},
 	        {"permit", {permit_make(UINT32_MAX, 0), permit_make(0, UINT32_MAX >> 1), PERMIT_RETRY, 0}},
 	        {"waiting", {waiting_make(UINT32_MAX, 0, 0), waiting_make(0, 3, 0), waiting_make(0, 0, UINT64_MAX), 0}},
+	        {"front", {front_make(UINT32_MAX, 0), front_make(0, UINT64_MAX), 0, 0}},
 	};
 
 	for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)

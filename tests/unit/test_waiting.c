@@ -129,18 +129,24 @@ static bool was_forgotten(const struct caller *c, uint32_t value)
 	return true;
 }
 
-static bool is_turn(struct caller *c, uint64_t mine, struct waiting_turn *turn)
+static struct waiting_shares all_may(uint64_t share)
 {
-	return waiting_is_turn(&c->map, c->state, mine, limit_now(), turn);
+	return (struct waiting_shares){{share, share, share}};
+}
+
+static bool is_turn(struct caller *c, uint64_t mine)
+{
+	const struct waiting_shares shares = all_may(limit_now());
+
+	return waiting_is_turn(&c->map, c->state, mine, &shares, 0);
 }
 
 /* 0, RESC_E_FULL, RESC_E_QUEUE_FULL; -ETIME: a wake-up was lost. Nobody is passed here: who comes too late for his turn is waited for. */
 static int take_or_wait(struct caller *c, struct held *h, uint32_t most, uint64_t ms)
 {
 	uint64_t end = now_ns() + ms * NS, now, slept = 0;
-	struct waiting_turn turn;
 	uint32_t cell, value = 0;
-	int r = waiting_is_nobody(c->state) || is_turn(c, waiting_make(c->worker.life, 1, 0), &turn) ? take(c, h) : RESC_E_FULL;
+	int r = waiting_is_nobody(c->state) || is_turn(c, waiting_make(c->worker.life, 1, 0)) ? take(c, h) : RESC_E_FULL;
 
 	if (r != RESC_E_FULL)
 		return r;
@@ -154,7 +160,7 @@ static int take_or_wait(struct caller *c, struct held *h, uint32_t most, uint64_
 			break;
 		}
 		value = waiting_announce(c->state);
-		r = is_turn(c, mine, &turn) ? take(c, h) : RESC_E_FULL;
+		r = is_turn(c, mine) ? take(c, h) : RESC_E_FULL;
 		now = now_ns();
 		if (r != RESC_E_FULL || now >= end)
 			break;
@@ -295,28 +301,39 @@ END_TEST
 
 /* ---- the line ---- */
 
-enum { LOW, NORMAL, CRITICAL };
+enum { LOW = WAITING_LOW, NORMAL = WAITING_NORMAL, CRITICAL = WAITING_CRITICAL };
 
 /* In the queue, with the next place. */
-static uint64_t stands(unsigned rank, uint32_t *cell)
+static uint64_t stands_of(uint32_t life, unsigned rank, uint32_t *cell)
 {
-	uint64_t mine = waiting_make(7, rank, waiting_draw(n.state));
+	uint64_t mine = waiting_make(life, rank, waiting_draw(n.state));
 
 	ck_assert_int_eq(waiting_join(&n.map, n.state, mine, QUEUE, cell), 0);
 	return mine;
 }
 
+static uint64_t stands(unsigned rank, uint32_t *cell)
+{
+	static uint32_t life = 100;
+
+	return stands_of(life++, rank, cell);
+}
+
+static bool has_turn_at(uint64_t mine, unsigned share, uint64_t ms)
+{
+	const struct waiting_shares shares = all_may(share);
+
+	return waiting_is_turn(&n.map, n.state, mine, &shares, ms);
+}
+
 static bool has_turn(uint64_t mine, unsigned share)
 {
-	struct waiting_turn turn;
-
-	return waiting_is_turn(&n.map, n.state, mine, share, &turn);
+	return has_turn_at(mine, share, 0);
 }
 
 START_TEST(so_many_have_their_turn_as_permits_are_free)
 {
 	const uint64_t newcomer = waiting_make(9, NORMAL, 0);
-	struct waiting_turn turn;
 	uint64_t mine[4];
 	uint32_t cells[4];
 	struct caller c;
@@ -332,12 +349,7 @@ START_TEST(so_many_have_their_turn_as_permits_are_free)
 	ck_assert(has_turn(mine[3], LIMIT) && has_turn(newcomer, LIMIT));
 	give(&c, &held[0]);
 	ck_assert(has_turn(mine[0], LIMIT));
-	ck_assert(!waiting_is_turn(&n.map, n.state, mine[1], LIMIT, &turn));
-	ck_assert(turn.next);
-	ck_assert_uint_eq(turn.last, waiting_place(mine[0]));
-	ck_assert(!waiting_is_turn(&n.map, n.state, newcomer, LIMIT, &turn));
-	ck_assert(!turn.next);
-	ck_assert_uint_eq(turn.last, waiting_place(mine[3]));
+	ck_assert(!has_turn(mine[1], LIMIT) && !has_turn(newcomer, LIMIT));
 	give(&c, &held[1]);
 	ck_assert(has_turn(mine[1], LIMIT) && !has_turn(mine[2], LIMIT));
 	/* Of a share that is used up it is said by a look. */
@@ -366,24 +378,100 @@ START_TEST(a_higher_rank_stands_before_whoever_came_first)
 }
 END_TEST
 
-START_TEST(who_slept_in_vain_passes_those_before_him_and_nobody_else)
+START_TEST(a_rank_whose_share_is_used_up_stands_in_nobodys_way)
 {
-	uint32_t cells[3];
-	uint64_t first = stands(NORMAL, &cells[0]), second = stands(NORMAL, &cells[1]), third = stands(NORMAL, &cells[2]);
-	struct waiting_turn turn;
+	const struct waiting_shares shares = {.of = {[LOW] = LIMIT, [NORMAL] = LIMIT / 2, [CRITICAL] = LIMIT}};
+	struct caller c;
+	struct held held;
+	uint32_t cells[LIMIT];
 
-	ck_assert(!waiting_is_turn(&n.map, n.state, second, 1, &turn));
-	uint32_t value = waiting_announce(n.state);
-	waiting_pass(n.state, value + 2, turn.last); /* the word has moved since */
-	ck_assert(!has_turn(second, 1));
-	waiting_pass(n.state, value, turn.last);
-	ck_assert(has_turn(second, 1) && !has_turn(third, 1));
+	come(&c);
+	for (int i = 0; i < LIMIT / 2; i++)
+		ck_assert_int_eq(take(&c, &held), 0);
+	/* As many as permits are free, and more. */
+	for (int i = 0; i < LIMIT / 2 + 1; i++)
+		stands(NORMAL, &cells[i]);
+	ck_assert(waiting_is_turn(&n.map, n.state, waiting_make(9, LOW, 0), &shares, 0));
+	ck_assert(!has_turn(waiting_make(9, LOW, 0), LIMIT));
+	go(&c);
+}
+END_TEST
+
+START_TEST(while_a_lowered_limit_settles_there_is_an_order_too)
+{
+	struct caller c;
+	struct held held[LIMIT];
+	uint32_t cells[2];
+
+	come(&c);
+	fill(&c, held);
+	permit_set_limit(&n.map, n.state, LIMIT / 2);
+	uint64_t first = stands(NORMAL, &cells[0]), second = stands(NORMAL, &cells[1]);
+	/* One is left beyond the limit, and two below it. */
+	for (unsigned i = 0; i < LIMIT; i++)
+		if (held[i].cell != 0 && held[i].cell != 1 && held[i].cell != LIMIT - 1)
+			give(&c, &held[i]);
+	permit_settle(&n.map, n.state);
+	ck_assert_uint_eq(permit_use(&n.map, n.state).held, 3);
+	ck_assert_uint_eq(permit_use(&n.map, n.state).free, 1);
+	ck_assert(has_turn(first, LIMIT / 2));
+	ck_assert(!has_turn(second, LIMIT / 2));
+	go(&c);
+}
+END_TEST
+
+START_TEST(who_does_not_come_is_passed_by_those_behind_him_together)
+{
+	uint32_t cells[4];
+	uint64_t stopped = stands_of(50, NORMAL, &cells[0]), too = stands_of(50, NORMAL, &cells[1]), third = stands(NORMAL, &cells[2]),
+	         fourth = stands(NORMAL, &cells[3]);
+
+	/* One begins to wait for it, and another finds that it was long enough; whatever happens to the word meanwhile. */
+	ck_assert(!has_turn_at(third, 1, 100));
+	waiting_announce(n.state);
+	waiting_signal(n.state);
+	ck_assert(!has_turn_at(waiting_make(9, NORMAL, 0), 1, 100 + WAITING_PATIENCE_MS - 1));
+	ck_assert(!has_turn_at(fourth, 1, 100 + WAITING_PATIENCE_MS));
+	/* The process is stopped, so its calls are passed at once; who was first behind it is not. */
+	ck_assert_uint_eq(fixture_load(&n.state->passed), waiting_place(too));
+	ck_assert(has_turn_at(third, 1, 100 + WAITING_PATIENCE_MS));
 	/* Who was passed stands in nobody's way, and nobody in his. */
-	ck_assert(has_turn(first, 1));
-	waiting_pass(n.state, value, 1); /* it only grows */
-	ck_assert(has_turn(second, 1) && !has_turn(third, 1));
-	waiting_leave(&n.map, n.state, cells[1], second);
-	ck_assert(has_turn(third, 1));
+	ck_assert(has_turn(stopped, 1) && has_turn(too, 1));
+	waiting_leave(&n.map, n.state, cells[2], third);
+	ck_assert(has_turn_at(fourth, 1, 100 + WAITING_PATIENCE_MS));
+}
+END_TEST
+
+START_TEST(who_looks_with_an_older_time_in_hand_does_not_pass)
+{
+	uint32_t cells[2];
+
+	stands(NORMAL, &cells[0]);
+	uint64_t second = stands(NORMAL, &cells[1]);
+	ck_assert(!has_turn_at(second, 1, 1000));
+	ck_assert(!has_turn_at(second, 1, 999));
+	ck_assert(!has_turn_at(second, 1, 980));
+	ck_assert(has_turn_at(second, 1, 1000 + WAITING_PATIENCE_MS));
+}
+END_TEST
+
+START_TEST(nobody_is_passed_for_the_time_in_which_no_permit_was_free)
+{
+	struct caller c;
+	struct held held;
+	uint32_t cells[2];
+
+	come(&c);
+	stands(NORMAL, &cells[0]);
+	uint64_t second = stands(NORMAL, &cells[1]);
+	ck_assert(!has_turn_at(second, 1, 100));
+	permit_set_limit(&n.map, n.state, 1);
+	ck_assert_int_eq(take(&c, &held), 0);
+	ck_assert(has_turn_at(second, 1, 101));
+	give(&c, &held);
+	ck_assert(!has_turn_at(second, 1, 500));
+	ck_assert_uint_eq(fixture_load(&n.state->passed), 0);
+	go(&c);
 }
 END_TEST
 
@@ -429,11 +517,8 @@ START_TEST(any_bytes_where_the_line_should_be_are_put_right)
 			/* A cell with any number is somebody who is passed, or before whom one has to be patient once. */
 			fixture_store(&map_waiting(&n.map, n.state)[0], damage[i] | UINT64_C(1) << 32);
 			mine = stands(NORMAL, &cell);
-			struct waiting_turn turn;
-			if (!waiting_is_turn(&n.map, n.state, mine, 1, &turn)) {
-				waiting_pass(n.state, waiting_announce(n.state), turn.last);
-				ck_assert(has_turn(mine, 1));
-			}
+			fixture_store(&n.state->front, damage[j]);
+			ck_assert(has_turn_at(mine, 1, 100) || has_turn_at(mine, 1, 100 + WAITING_PATIENCE_MS));
 			waiting_leave(&n.map, n.state, cell, mine);
 			fixture_store(&map_waiting(&n.map, n.state)[0], 0);
 		}
@@ -1342,7 +1427,11 @@ int main(void)
 	        only_the_very_waiter_gives_its_place_back,
 	        so_many_have_their_turn_as_permits_are_free,
 	        a_higher_rank_stands_before_whoever_came_first,
-	        who_slept_in_vain_passes_those_before_him_and_nobody_else,
+	        a_rank_whose_share_is_used_up_stands_in_nobodys_way,
+	        while_a_lowered_limit_settles_there_is_an_order_too,
+	        who_does_not_come_is_passed_by_those_behind_him_together,
+	        who_looks_with_an_older_time_in_hand_does_not_pass,
+	        nobody_is_passed_for_the_time_in_which_no_permit_was_free,
 	        who_goes_wakes_the_others_where_a_permit_is_free,
 	        any_bytes_where_the_line_should_be_are_put_right,
 	        a_view_that_is_gone_leaves_no_place_taken,

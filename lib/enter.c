@@ -471,6 +471,9 @@ static int look_in_turn(const struct view *v, struct entering *e, resc_ticket *t
 	held->slice_ns = WAITING_SLICE_NS;
 	held->futex_value = waiting_announce(v->state);
 	FAILPOINT("enter.announced");
+	/* What the dead have left is this call's too then: there is no next look. */
+	if (now_ns >= held->give_up_ns)
+		sweep_the_dead(v);
 	if (now_ns >= held->give_up_ns || !v->in_line || is_turn(v, held->queued.mine, clock_to_ms(v->map, now_ns)))
 		return take_permit_and_shares(v, e, t);
 	held->slice_ns = WAITING_PATIENCE_MS * 1000000;

@@ -1271,6 +1271,37 @@ START_TEST(C1_a_share_that_the_dead_have_filled_is_free_again_without_rescd)
 }
 END_TEST
 
+START_TEST(C1_the_last_look_of_a_call_finds_the_dead_and_has_what_they_left)
+{
+	struct room room;
+
+	occupy(&room, 0);
+	pid_t holder = fork();
+	if (holder == 0) {
+		occupy(&room, 4);
+		pause();
+	}
+	while (permit_occupied(&n.map, n.state) < 4)
+		named_sleep_ms(1);
+	failpoint_set("enter.announced@1=stop,enter.announced@2=stop");
+	pid_t pid = enters(RESC_NORMAL);
+	failpoint_set("");
+	struct puppet waiter = {pid, -1, -1};
+	puppet_wait_stopped(&waiter);
+	kill(holder, SIGKILL);
+	ck_assert_int_eq(fixture_wait(holder), -SIGKILL);
+	/* Somebody else has looked for the dead just now; then the wait is over. */
+	named_at(&n, 3000);
+	fixture_store(&n.state->swept_ms, clock_read_ns(CLOCK_MONOTONIC_COARSE) / NS);
+	kill(pid, SIGCONT);
+	puppet_wait_stopped(&waiter);
+	ck_assert_uint_eq(permit_occupied(&n.map, n.state), 4);
+	named_sleep_ms(SWEEP_INTERVAL_MS + 20);
+	kill(pid, SIGCONT);
+	ck_assert_int_eq(fixture_wait(pid), 0);
+}
+END_TEST
+
 START_TEST(C1_a_call_that_waits_finds_the_dead_without_rescd)
 {
 	struct room room;
@@ -1462,6 +1493,7 @@ int main(void)
 	        C3_calls_that_wait_in_vain_leave_all_permits_to_those_who_come_later,
 	        who_waits_for_the_share_of_its_priority_wakes_nobody,
 	        C1_a_share_that_the_dead_have_filled_is_free_again_without_rescd,
+	        C1_the_last_look_of_a_call_finds_the_dead_and_has_what_they_left,
 	        C1_a_call_that_waits_finds_the_dead_without_rescd,
 	        no_wake_up_is_lost_among_threads,
 	        C1_killed_anywhere_holders_and_waiters_leave_the_others_working,

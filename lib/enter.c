@@ -59,6 +59,7 @@ struct reserved {
 	uint64_t give_up_ns; /* stop waiting for a permit; 0: not waiting yet */
 	struct state *futex; /* sleep on its wait word; NULL: not waiting for a permit */
 	uint32_t futex_value;
+	uint32_t futex_bits;
 	uint64_t slice_ns; /* sleep at most so long */
 	struct queued queued;
 	struct injected injected; /* where e->injected */
@@ -93,6 +94,7 @@ static struct reserved *reserved(struct entering *e)
 	r->give_up_ns = 0;
 	r->futex = NULL;
 	r->futex_value = 0;
+	r->futex_bits = WAITING_ANY;
 	r->slice_ns = WAITING_SLICE_NS;
 	r->queued.mine = 0;
 	e->reserves = true;
@@ -239,7 +241,7 @@ static void give_back_permit(const struct view *v, const resc_ticket *t)
 	if (!ticket_is_tracked(t))
 		untracked_release(ticket_cell(t), t->permit);
 	else if (permit_release(v->map, v->state, ticket_cell(t), t->permit) && v->waits)
-		waiting_signal(v->state);
+		waiting_signal_next(v->map, v->state);
 }
 
 /* What the dead have left is for who waits already: they were woken, and look when it is their turn, as this call does if it is one of
@@ -470,6 +472,7 @@ static int look_in_turn(const struct view *v, struct entering *e, resc_ticket *t
 
 	held->slice_ns = WAITING_SLICE_NS;
 	held->futex_value = waiting_announce(v->state);
+	held->futex_bits = v->in_line ? waiting_bit(held->queued.mine) : WAITING_ANY;
 	FAILPOINT("enter.announced");
 	/* What the dead have left is this call's too then: there is no next look. */
 	if (now_ns >= held->give_up_ns)
@@ -809,7 +812,7 @@ COLD static int enter_after_waiting(struct resc_resource *resource, struct enter
 		} else {
 			uint64_t now = (uint64_t)resc_now_ns();
 			uint64_t left = now < held->give_up_ns ? held->give_up_ns - now : 0;
-			waiting_sleep(held->futex, held->futex_value, smaller(left, held->slice_ns));
+			waiting_sleep(held->futex, held->futex_value, held->futex_bits, smaller(left, held->slice_ns));
 		}
 		r = try_anew(resource, e, t, look);
 		if (r == CALL_AGAIN)

@@ -27,9 +27,23 @@ static inline void futex_wait(word *w, uint32_t value, uint64_t ns)
 	syscall(SYS_futex, futex_of(w), FUTEX_WAIT, value, &time, NULL, 0);
 }
 
+/* The same for who is woken for one of these bits only. until_ns: on CLOCK_MONOTONIC. */
+static inline void futex_wait_for(word *w, uint32_t value, uint32_t bits, uint64_t until_ns)
+{
+	const struct timespec time = {.tv_sec = (time_t)(until_ns / 1000000000u), .tv_nsec = (long)(until_ns % 1000000000u)};
+
+	syscall(SYS_futex, futex_of(w), FUTEX_WAIT_BITSET, value, &time, NULL, bits);
+}
+
 static inline void futex_wake_all(word *w)
 {
 	syscall(SYS_futex, futex_of(w), FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+/* Those who wait for one of these bits, and those who wait for whatever comes. */
+static inline void futex_wake_some(word *w, uint32_t bits)
+{
+	syscall(SYS_futex, futex_of(w), FUTEX_WAKE_BITSET, INT_MAX, NULL, NULL, bits);
 }
 
 #endif

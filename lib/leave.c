@@ -127,7 +127,7 @@ static inline int give_back(const struct map *map, struct state *state, bool wai
 		return -ESTALE;
 	FAILPOINT("leave.released");
 	if (__builtin_expect(waits, 0))
-		waiting_signal(state);
+		waiting_signal_next(map, state);
 	FAILPOINT("leave.permit");
 	if (t->probe)
 		e->lease_lost = !breaker_probe_end(state, ticket_probe_cell(t), t->probe_lease);

@@ -7,11 +7,15 @@
  * somebody may sleep, the generation that something has happened since; a wake-up too many costs a look, and one that is lost (a releaser
  * that is stopped between giving back and waking) costs one slice.
  *
- * Who writes the word: waiters set the bit; whoever gives a permit back and sees the bit clears it and adds 1 to the generation, in one
- * CAS; reapers, whoever raises a limit and whoever closes one add 1 and leave the bit alone. All of them wake everybody: who is woken alone
- * may have died, and would take the wake-up along. A death between the CAS and the wake-up leaves sleepers on an older generation and no
- * bit: the reaper of the dead wakes without asking the bit. A word of 0 has never been waited on, which is why the generation leaves 0 out
- * when it wraps.
+ * Who writes the word: waiters set the bit; whoever gives a permit back and sees the bit adds 1 to the generation, and clears the bit where
+ * nobody sleeps on, in one CAS; reapers, whoever raises a limit and whoever closes one add 1 and leave the bit alone. These wake everybody.
+ * A death between the CAS and the wake-up leaves sleepers on an older generation and no bit: the reaper of the dead wakes without asking
+ * the bit. A word of 0 has never been waited on, which is why the generation leaves 0 out when it wraps.
+ *
+ * Whoever gives back wakes the first in line alone, since the others would only look whose turn it is, and with a long line that costs more
+ * than the calls themselves. The wake-up is not lost with him: he takes a permit, or goes, and in both cases looks back, and finds the bit,
+ * which stays while anybody sleeps on; where he dies, the reaper wakes all; where he is stopped, the one who was woken with him, of another
+ * process, passes him, and the others have their slices.
  *
  * Orders: the waiter sets the bit and then looks at the permits; the releaser frees a permit and then looks at the bit. That is the
  * store-load pattern (Dekker): the CAS on either side and the load of the bit are seq_cst, and a fence stands before the waiter's second
@@ -19,11 +23,11 @@
  * closing.
  *
  * The queue bounds how many wait, and says who stands before whom: a cell is 0 or its waiter's {life, rank, place}, taken and given back by
- * CAS. Nobody looks there for whom to wake. A death leaves the cell, which the reaper clears. That somebody stands before is a reason not
- * to look at the permits, so with him that reason has to go, and others be woken: by who goes out of the queue himself, where he sees
- * others and a free permit (Dekker again: he frees his cell, then looks at the others and at the wait word; they take a cell and set
- * the bit, and then look at his; all of it seq_cst, but for the taking, which the setting of the bit follows), by the reaper of the dead,
- * and by their own patience where he is stopped.
+ * CAS. A death leaves the cell, which the reaper clears. That somebody stands before is a reason not to look at the permits, so with him
+ * that reason has to go, and others be woken: by who goes out of the queue himself, where he sees others and a free permit (Dekker again:
+ * he frees his cell, then looks at the others and at the wait word; they take a cell and set the bit, and then look at his; all of it
+ * seq_cst, but for the taking, which the setting of the bit follows), by the reaper of the dead, and by their own patience where he is
+ * stopped.
  *
  * `passed` only grows, to a place that was drawn: by who waits beside a free permit, to the first in line, where `front` says that it has
  * not come for too long; by who goes and leaves nobody behind who was not passed, to what was drawn before he looked. Somebody who has
@@ -32,6 +36,8 @@
  * numbers for places, and are passed sooner or later.
  */
 #include "waiting.h"
+
+#include "clock.h"
 #include "futex.h"
 #include "permit.h"
 
@@ -212,7 +218,7 @@ static void look_back(const struct map *map, struct state *state)
 	if (line.before == 0)
 		raise_passed(state, line.passed, line.drawn);
 	if (line.all != 0 && permit_use(map, state).free != 0)
-		waiting_signal(state);
+		waiting_signal_next(map, state);
 }
 
 void waiting_leave(const struct map *map, struct state *state, uint32_t cell, uint64_t mine)
@@ -243,11 +249,11 @@ uint32_t waiting_announce(struct state *state)
 	return (uint32_t)w;
 }
 
-void waiting_sleep(struct state *state, uint32_t value, uint64_t ns)
+void waiting_sleep(struct state *state, uint32_t value, uint32_t bits, uint64_t ns)
 {
 	FAILPOINT("waiting.sleep");
 	/* Whatever ends it (woken, too late, a signal, a value that has moved, memory that is gone), the caller looks again. */
-	futex_wait(&state->wait, value, ns < WAITING_SLICE_NS ? ns : WAITING_SLICE_NS);
+	futex_wait_for(&state->wait, value, bits, clock_read_ns(CLOCK_MONOTONIC) + (ns < WAITING_SLICE_NS ? ns : WAITING_SLICE_NS));
 }
 
 void waiting_wake(struct state *state, uint64_t seen)
@@ -257,6 +263,70 @@ void waiting_wake(struct state *state, uint64_t seen)
 	                                        memory_order_relaxed);
 	FAILPOINT("signal.moved");
 	futex_wake_all(&state->wait);
+}
+
+/* Of each rank the first in line, but for one life. */
+static void find_first(const struct map *map, const struct state *state, const struct line *now, const uint64_t *except, uint64_t *found)
+{
+	const word *cells = map_waiting(map, state);
+
+	for (uint32_t i = 0; i < map->dims.waiting; i++) {
+		uint64_t w = atomic_load_explicit(&cells[i], memory_order_relaxed);
+		uint32_t place = beyond(w, now->passed, now->drawn);
+		unsigned rank = rank_of(w);
+		if (place == 0 || (except != NULL && permit_life(w) == permit_life(except[rank])))
+			continue;
+		if (found[rank] == 0 || place < beyond(found[rank], now->passed, now->drawn))
+			found[rank] = w;
+	}
+}
+
+/* Who was passed comes whenever he can; and how many there are in all. */
+static uint32_t who_was_passed(const struct map *map, const struct state *state, const struct line *now, unsigned *all)
+{
+	const word *cells = map_waiting(map, state);
+	uint32_t bits = 0;
+
+	for (uint32_t i = 0; i < map->dims.waiting; i++) {
+		/* seq_cst: the permit was freed by such a CAS. Who is found here may go before the next look, and looks back then. */
+		uint64_t w = atomic_load_explicit(&cells[i], memory_order_seq_cst);
+		*all += w != 0;
+		if (w != 0 && beyond(w, now->passed, now->drawn) == 0)
+			bits |= waiting_bit(w);
+	}
+	return bits;
+}
+
+/* Whose turn it may be; and, lest that one does not come, the first behind him who is of another process. */
+static uint32_t who_is_next(const struct map *map, const struct state *state)
+{
+	uint64_t first[WAITING_RANKS] = {0}, other[WAITING_RANKS] = {0};
+	unsigned all = 0;
+
+	const struct line now = {.drawn = atomic_load_explicit(&state->drawn, memory_order_seq_cst),
+	                         .passed = atomic_load_explicit(&state->passed, memory_order_relaxed)};
+	uint32_t bits = who_was_passed(map, state, &now, &all);
+	if (all <= 2)
+		return WAITING_ANY;
+	find_first(map, state, &now, NULL, first);
+	find_first(map, state, &now, first, other);
+	for (unsigned rank = 0; rank < WAITING_RANKS; rank++)
+		bits |= (first[rank] != 0 ? waiting_bit(first[rank]) : 0) | (other[rank] != 0 ? waiting_bit(other[rank]) : 0);
+	return bits;
+}
+
+void waiting_wake_next(const struct map *map, struct state *state, uint64_t seen)
+{
+	uint32_t bits = map_has(map, 2) ? who_is_next(map, state) : WAITING_ANY;
+
+	if (bits == WAITING_ANY) {
+		waiting_wake(state, seen);
+		return;
+	}
+	/* As there; but others sleep on, so the bit stays. */
+	atomic_compare_exchange_strong_explicit(&state->wait, &seen, next_generation(seen), memory_order_seq_cst, memory_order_relaxed);
+	FAILPOINT("signal.moved");
+	futex_wake_some(&state->wait, bits);
 }
 
 void waiting_wake_all(struct state *state)

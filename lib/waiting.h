@@ -4,8 +4,9 @@
  *
  * The wait word is {generation:31, waiters:1} in its low half. Waiter: draw a place -> take a cell of the queue -> CAS the bit on -> look
  * for a permit, where it is its turn -> futex wait on the value seen, in slices of at most 50 ms. Releaser (where waiting is on): free the
- * permit -> load the word; only where the bit is set: CAS {generation, 1} -> {generation+1, 0}, wake all. Reaper: permits and cells, then
- * generation+1 and wake all, then the slot. A death leaves a cell in the queue, which the reaper clears; nothing is ever handed to a
+ * permit -> load the word; only where the bit is set: look at the line -> CAS {generation, 1} -> {generation+1, 1}, wake the first of each
+ * rank and one behind him; where no more are in line: CAS to {generation+1, 0}, wake all. Reaper: permits and cells, then generation+1 and
+ * wake all, then the slot. A death leaves a cell in the queue, which the reaper clears; nothing is ever handed to a
  * waiter, so nothing is lost with one.
  *
  * The line. A cell of the queue is {life, rank, place}. Before a waiter stand those of a higher rank whose share is not used up, and those
@@ -62,11 +63,18 @@ int waiting_join(const struct map *map, struct state *state, uint64_t mine, uint
 void waiting_leave(const struct map *map, struct state *state, uint32_t cell, uint64_t mine);
 /* Sets the bit. Returns the value to sleep on. The caller then looks for a permit once more before it sleeps. */
 uint32_t waiting_announce(struct state *state);
+/* Who sleeps is woken with all, and, by this bit, with some. */
+static inline uint32_t waiting_bit(uint64_t mine)
+{
+	return UINT32_C(1) << (waiting_place(mine) & 31);
+}
+#define WAITING_ANY UINT32_MAX
 /* Sleeps while the word has that value, at most that long and at most a slice. Not in a read-side section: the address may have been
  * unmapped meanwhile, which only ends the sleep. */
-void waiting_sleep(struct state *state, uint32_t value, uint64_t ns);
-/* Somebody waits: the second half of waiting_signal. */
+void waiting_sleep(struct state *state, uint32_t value, uint32_t bits, uint64_t ns);
+/* Somebody waits: the second halves of waiting_signal and waiting_signal_next. */
 void waiting_wake(struct state *state, uint64_t seen);
+void waiting_wake_next(const struct map *map, struct state *state, uint64_t seen);
 /* A permit was given back. */
 static inline void waiting_signal(struct state *state)
 {
@@ -75,6 +83,14 @@ static inline void waiting_signal(struct state *state)
 	uint64_t w = atomic_load_explicit(&state->wait, memory_order_seq_cst);
 	if (__builtin_expect((w & WAITING_BIT) != 0, 0))
 		waiting_wake(state, w);
+}
+/* The same, and of a long line only the first are woken. */
+static inline void waiting_signal_next(const struct map *map, struct state *state)
+{
+	FAILPOINT("signal.freed");
+	uint64_t w = atomic_load_explicit(&state->wait, memory_order_seq_cst);
+	if (__builtin_expect((w & WAITING_BIT) != 0, 0))
+		waiting_wake_next(map, state, w);
 }
 /* Cells were reaped, a limit was raised, or the segment was superseded: everybody looks again. */
 void waiting_wake_all(struct state *state);

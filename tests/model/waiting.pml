@@ -9,8 +9,8 @@
  *		none, sleep while the word has that value; from the start
  *	go	out of the line, for whatever reason: load drawn; nobody else is in it: raise passed to that; else, if a cell is free: as give
  *	pass	(STOPS) a whole slice beside a free cell: raise passed to the place of the first who stood before, and go on
- *	give	free the cell; load the word; where the bit is set: CAS {generation, set} -> {generation + 1, clear}, then wake all, whatever
- *		became of the CAS
+ *	give	free the cell; load the word; where the bit is set: look who is the first in line; CAS {generation, set} -> {generation + 1, set},
+ *		then wake him, whatever became of the CAS; where nobody else is in line: {generation + 1, clear}, then wake all
  *	reap	free the cells of the dead; where the word is not 0: generation + 1, the bit as it is; wake all; free the slot, last
  *	raise	(RAISE) the limit goes from 1 to CELLS, while somebody holds the first cell for ever; then as the reaper
  * The generation leaves 0 out when it wraps: a word of 0 has never been waited on.
@@ -30,6 +30,8 @@
  *	NO_SECOND_LOOK		wait: the bit, and to sleep
  *	NO_GENERATION		the word is the bit alone
  *	WAKE_ONE		give: one sleeper is woken
+ *	WAKE_SECOND		give: the first in line sleeps on
+ *	CLEAR_ALWAYS		give: the bit is cleared, though others than the first sleep on
  *	SIGNAL_FIRST		give: the word first, then the cell
  *	LOOK_FIRST		give: the bit is loaded before the cell is free
  *	SLOT_FIRST		reap: the slot first
@@ -127,16 +129,19 @@ active proctype Fate()
 	od
 }
 
+inline wake_everybody()
+{
+	k = 0;
+	do
+	:: k < WORKERS -> asleep[k] = false; k++
+	:: else -> break
+	od;
+	k = 0
+}
+
 inline wake_all()
 {
-	d_step {
-		k = 0;
-		do
-		:: k < WORKERS -> asleep[k] = false; k++
-		:: else -> break
-		od;
-		k = 0
-	}
+	d_step { wake_everybody() }
 }
 
 inline wake_one()
@@ -282,14 +287,32 @@ inline sleep()
 	fi
 }
 
+/* Of the two others, with places d and n, the first is woken. (In the code those who were passed too: a wake-up too many costs a look.) */
+#define BOTH_WAIT (d != 0 && n != 0)
+#ifdef WAKE_SECOND
+#define FIRST (n < d)
+#else
+#define FIRST (d < n)
+#endif
+
+#ifdef CLEAR_ALWAYS
+#define BIT_AFTER false
+#else
+#define BIT_AFTER BOTH_WAIT
+#endif
+
 /* The word that was seen is {g, b}. */
 inline signal()
 {
 	if
 	:: b ->
+#if WORKERS > 2 && !defined(WAKE_ONE)
+		atomic { d = line[NEXT_TO(me)] };
+		atomic { n = line[LAST_TO(me)] };
+#endif
 		atomic {
 			if
-			:: generation == g && waiters -> generation = NEXT(g); waiters = false
+			:: generation == g && waiters -> generation = NEXT(g); waiters = BIT_AFTER
 			:: else
 			fi;
 			g = 0; b = false
@@ -297,7 +320,15 @@ inline signal()
 #ifdef WAKE_ONE
 		wake_one()
 #else
-		wake_all()
+		if
+		:: atomic { BOTH_WAIT ->
+			if
+			:: FIRST -> asleep[NEXT_TO(me)] = false
+			:: else -> asleep[LAST_TO(me)] = false
+			fi;
+			d = 0; n = 0 }
+		:: else -> d_step { wake_everybody(); d = 0; n = 0 }
+		fi
 #endif
 	:: else
 	fi

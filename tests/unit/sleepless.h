@@ -83,6 +83,17 @@ static inline void sleepless_sleep(const struct timespec *wanted)
 		sleepless_meanwhile();
 }
 
+/* Until then, in whole milliseconds: the real clock has gone on since the sleeper asked it. */
+static inline struct timespec sleepless_left(const struct timespec *until)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	int64_t ns = (until->tv_sec - now.tv_sec) * INT64_C(1000000000) + until->tv_nsec - now.tv_nsec;
+	int64_t ms = ns < 0 ? 0 : (ns + 999999) / 1000000;
+	return (struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
+}
+
 int __wrap_nanosleep(const struct timespec *wanted, struct timespec *left);
 int __wrap_nanosleep(const struct timespec *wanted, struct timespec *left)
 {
@@ -95,10 +106,11 @@ long __real_syscall(long number, long a, long b, long c, long d, long e, long f)
 long __wrap_syscall(long number, long a, long b, long c, long d, long e, long f);
 long __wrap_syscall(long number, long a, long b, long c, long d, long e, long f)
 {
-	if (number != SYS_futex || b != FUTEX_WAIT)
+	if (number != SYS_futex || (b != FUTEX_WAIT && b != FUTEX_WAIT_BITSET))
 		return __real_syscall(number, a, b, c, d, e, f);
 	/* Woken, or not: whoever sleeps looks again. */
-	sleepless_sleep((const struct timespec *)d);
+	const struct timespec left = b == FUTEX_WAIT ? *(const struct timespec *)d : sleepless_left((const struct timespec *)d);
+	sleepless_sleep(&left);
 	errno = ETIMEDOUT;
 	return -1;
 }

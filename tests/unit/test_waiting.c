@@ -104,7 +104,7 @@ static bool is_given_back(struct caller *c, const struct held *h)
 {
 	bool released = permit_release(&c->map, c->state, h->cell, h->permit);
 
-	waiting_signal(c->state);
+	waiting_signal_next(&c->map, c->state);
 	return released;
 }
 
@@ -164,7 +164,7 @@ static int take_or_wait(struct caller *c, struct held *h, uint32_t most, uint64_
 		now = now_ns();
 		if (r != RESC_E_FULL || now >= end)
 			break;
-		waiting_sleep(c->state, value, end - now);
+		waiting_sleep(c->state, value, waiting_bit(mine), end - now);
 		slept = now_ns() - now;
 	}
 	waiting_leave(&c->map, c->state, cell, mine);
@@ -604,7 +604,7 @@ START_TEST(a_value_that_has_moved_is_not_slept_on)
 	waiting_signal(n.state);
 	uint64_t began = now_ns();
 	for (int i = 0; i < 100; i++)
-		waiting_sleep(n.state, value, 60 * 1000 * NS);
+		waiting_sleep(n.state, value, WAITING_ANY, 60 * 1000 * NS);
 	ck_assert_uint_lt(now_ns() - began, 20 * WAITING_SLICE_NS); /* 100 slices would be 5 s */
 }
 END_TEST
@@ -614,13 +614,13 @@ START_TEST(a_sleep_is_a_slice_at_most_and_not_longer_than_was_asked)
 	uint32_t value = waiting_announce(n.state);
 	uint64_t began = now_ns();
 
-	waiting_sleep(n.state, value, UINT64_MAX);
+	waiting_sleep(n.state, value, WAITING_ANY, UINT64_MAX);
 	uint64_t took = now_ns() - began;
 	ck_assert_uint_ge(took, WAITING_SLICE_NS);
 	ck_assert_uint_lt(took, 40 * WAITING_SLICE_NS);
 	began = now_ns();
 	for (uint64_t i = 0; i < 20; i++)
-		waiting_sleep(n.state, value, i % 2);
+		waiting_sleep(n.state, value, WAITING_ANY, i % 2);
 	ck_assert_uint_lt(now_ns() - began, 10 * WAITING_SLICE_NS);
 }
 END_TEST
@@ -631,7 +631,7 @@ START_TEST(memory_that_is_gone_ends_the_sleep)
 
 	ck_assert_ptr_ne(gone, MAP_FAILED);
 	munmap(gone, 1 << 16);
-	waiting_sleep(gone, 1, 10 * 1000 * NS);
+	waiting_sleep(gone, 1, WAITING_ANY, 10 * 1000 * NS);
 }
 END_TEST
 
@@ -652,6 +652,56 @@ START_TEST(who_gives_back_wakes_all_who_wait)
 	give(&c, &held[0]);
 	for (int i = 0; i < 4; i++)
 		expect_woken(pids[i]);
+	go(&c);
+}
+END_TEST
+
+/* As sleeper(), with a place in line. It is a worker of its own, and dead when it was woken. */
+static pid_t sleeper_in_line(void)
+{
+	unsigned before = waiting_count(&n.map, n.state);
+	pid_t pid = fork();
+
+	ck_assert_int_ge(pid, 0);
+	if (pid == 0) {
+		struct caller c;
+		uint32_t cell;
+		come(&c);
+		uint64_t mine = waiting_make(c.worker.life, 1, waiting_draw(n.state));
+		if (waiting_join(&c.map, c.state, mine, QUEUE, &cell) != 0)
+			_exit(NOT_ASLEEP);
+		uint32_t value = waiting_announce(c.state);
+		long r = syscall(SYS_futex, &c.state->wait, FUTEX_WAIT_BITSET, value, NULL, NULL, waiting_bit(mine));
+		_exit(r == 0 ? WOKEN : NOT_ASLEEP);
+	}
+	while (waiting_count(&n.map, n.state) != before + 1)
+		named_sleep_ms(1);
+	until_asleep(pid);
+	return pid;
+}
+
+START_TEST(of_a_long_line_the_first_is_woken_and_one_behind_him)
+{
+	struct caller c;
+	struct held held[LIMIT];
+	pid_t pids[4];
+
+	come(&c);
+	fill(&c, held);
+	for (int i = 0; i < 4; i++)
+		pids[i] = sleeper_in_line();
+	give(&c, &held[0]);
+	expect_woken(pids[0]);
+	expect_woken(pids[1]);
+	named_sleep_ms(20);
+	ck_assert_int_eq(process_state(pids[2]), 'S');
+	ck_assert_int_eq(process_state(pids[3]), 'S');
+	/* So the next one who gives back has somebody to wake. */
+	ck_assert_uint_eq(fixture_load(&n.state->wait) & WAITING_BIT, WAITING_BIT);
+	/* Who reaps those who died at it wakes all. */
+	worker_sweep(&n.map, c.worker.life);
+	expect_woken(pids[2]);
+	expect_woken(pids[3]);
 	go(&c);
 }
 END_TEST
@@ -900,7 +950,7 @@ START_TEST(a_releaser_that_is_stopped_before_it_wakes_costs_a_slice)
 		uint32_t place;
 		int r = waiting_join(&c.map, c.state, permit_make(c.worker.life, 1), QUEUE, &place);
 		while (r == 0 && take(&c, &h) != 0 && now_ns() - began < LONG_MS * NS)
-			waiting_sleep(c.state, waiting_announce(c.state), LONG_MS * NS);
+			waiting_sleep(c.state, waiting_announce(c.state), WAITING_ANY, LONG_MS * NS);
 		_exit(r == 0 && now_ns() - began < LONG_MS / 2 * NS ? 0 : 1);
 	}
 	until_asleep(waiter);
@@ -1473,6 +1523,7 @@ int main(void)
 	        a_sleep_is_a_slice_at_most_and_not_longer_than_was_asked,
 	        memory_that_is_gone_ends_the_sleep,
 	        who_gives_back_wakes_all_who_wait,
+	        of_a_long_line_the_first_is_woken_and_one_behind_him,
 	        a_raised_limit_wakes,
 	        a_segment_that_is_superseded_wakes,
 	        a_worker_that_leaves_wakes,

@@ -454,17 +454,6 @@ static int join_queue(const struct view *v, struct entering *e)
 	return 0;
 }
 
-/* There is no room in the line either, so it has nothing to lose by a look: some of those who are in it may be the dead, or be stopped. */
-static int look_past_the_line(const struct view *v, struct entering *e, resc_ticket *t)
-{
-	int r = take_permit_and_shares(v, e, t);
-
-	if (r != RESC_E_FULL && r != RESC_E_PRIORITY)
-		return r;
-	/* That may have taken the dead out of it. */
-	return join_queue(v, e);
-}
-
 /* A look at the permits, where it is this call's turn. After its last slice it looks in any case: better out of turn than not at all. */
 static int look_in_turn(const struct view *v, struct entering *e, resc_ticket *t, uint64_t now_ns)
 {
@@ -491,9 +480,10 @@ COLD static int wait_for_permit(const struct view *v, struct entering *e, resc_t
 {
 	int r = join_queue(v, e);
 
-	if (r == RESC_E_QUEUE_FULL && v->in_line)
-		r = look_past_the_line(v, e, t);
-	if (r != 0 || !is_in_queue(e))
+	/* Perhaps it is full of the dead. Where it is full of those who do not come, who looks whether it is his turn passes them. */
+	if (r == RESC_E_QUEUE_FULL && sweep_the_dead(v))
+		r = join_queue(v, e);
+	if (r != 0)
 		return r;
 	uint64_t now_ns = clock_fine_ns(v->map);
 	r = look_in_turn(v, e, t, now_ns);

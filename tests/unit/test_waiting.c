@@ -1163,7 +1163,7 @@ START_TEST(a_newcomer_does_not_go_before_who_waits_and_passes_who_does_not_come)
 }
 END_TEST
 
-START_TEST(where_the_line_is_full_of_those_who_do_not_come_a_newcomer_comes_in)
+START_TEST(a_newcomer_goes_past_a_full_line_only_where_nobody_in_it_comes)
 {
 	struct policy p = with_low();
 	struct room room;
@@ -1176,6 +1176,12 @@ START_TEST(where_the_line_is_full_of_those_who_do_not_come_a_newcomer_comes_in)
 		stopped[i] = comes_and_is_stopped();
 	ck_assert_int_eq(enter_as(room.pay, RESC_NORMAL, &(resc_ticket){0}), RESC_E_QUEUE_FULL);
 	ck_assert_int_eq(resc_leave(&room.tickets[0], RESC_OK), 0);
+	/* They may be on their way; each has its time. */
+	for (unsigned ms = 1000; ms <= 1000 + WAITING_PATIENCE_MS; ms += WAITING_PATIENCE_MS) {
+		named_at(&n, ms);
+		ck_assert_int_eq(enter_as(room.pay, RESC_NORMAL, &(resc_ticket){0}), RESC_E_QUEUE_FULL);
+	}
+	named_at(&n, 1000 + 2 * WAITING_PATIENCE_MS);
 	ck_assert_int_eq(enter_as(room.pay, RESC_NORMAL, &room.tickets[0]), 0);
 	for (int i = 0; i < 2; i++) {
 		ck_assert_int_eq(resc_leave(&room.tickets[i], RESC_OK), 0);
@@ -1538,7 +1544,7 @@ int main(void)
 	        a_call_that_waits_gets_what_comes_free,
 	        who_waits_comes_in_by_priority_and_then_in_the_order_of_arrival,
 	        a_newcomer_does_not_go_before_who_waits_and_passes_who_does_not_come,
-	        where_the_line_is_full_of_those_who_do_not_come_a_newcomer_comes_in,
+	        a_newcomer_goes_past_a_full_line_only_where_nobody_in_it_comes,
 	        who_waits_is_not_throttled_again_at_each_look,
 	        who_waits_is_counted_once_by_a_throttle_in_shadow_mode,
 	        C3_calls_that_wait_in_vain_leave_all_permits_to_those_who_come_later,

@@ -660,6 +660,14 @@ APART static bool settle_admitted(const struct view *v, struct entering *e, cons
 	return true;
 }
 
+/* A refusal is counted last: one who has waited goes out of the line before that, whichever guard it was. */
+static inline int turn_away(const struct view *v, struct entering *e, int reason)
+{
+	if (__builtin_expect(e->reserves, 0))
+		leave_queue(v, e);
+	return refuse(v, reason);
+}
+
 /* Every guard of the resource, or none. The ticket was zero. */
 static USUAL int admit(const struct view *v, struct entering *e, resc_ticket *t)
 {
@@ -669,7 +677,7 @@ static USUAL int admit(const struct view *v, struct entering *e, resc_ticket *t)
 	if (__builtin_expect(e->options->deadline_ns != RESC_NO_DEADLINE, 0)) {
 		now_ns = resc_now_ns();
 		if (e->options->deadline_ns <= now_ns)
-			return refuse(v, RESC_E_DEADLINE);
+			return turn_away(v, e, RESC_E_DEADLINE);
 	}
 	int r = pass_breaker(v, e, t, &probe);
 	if (__builtin_expect(r == 0, 1))
@@ -677,7 +685,7 @@ static USUAL int admit(const struct view *v, struct entering *e, resc_ticket *t)
 	if (__builtin_expect(probe, 0) && r == 0)
 		r = take_probe(v, e, t);
 	if (__builtin_expect(r != 0, 0))
-		return r == CALL_AGAIN || r == CALL_WAIT ? r : refuse(v, r);
+		return r == CALL_AGAIN || r == CALL_WAIT ? r : turn_away(v, e, r);
 	if (__builtin_expect(!v->plain, 0) && !settle_admitted(v, e, t))
 		return CALL_AGAIN;
 	FAILPOINT("enter.admitted");

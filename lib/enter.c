@@ -420,7 +420,7 @@ static bool is_turn(const struct view *v, uint64_t mine, uint64_t now_ms)
 	                                             [WAITING_NORMAL] = share_of(v, RESC_NORMAL, limit),
 	                                             [WAITING_CRITICAL] = share_of(v, RESC_CRITICAL, limit)}};
 
-	return waiting_is_turn(v->map, v->state, mine, &shares, now_ms);
+	return waiting_is_turn(v->map, v->state, mine, &shares, now_ms + waiting_real_ms());
 }
 
 /* Where others are in line a newcomer does not go before them. */

@@ -37,9 +37,12 @@
  */
 #include "waiting.h"
 
-#include "clock.h"
 #include "futex.h"
 #include "permit.h"
+
+#ifdef RESC_TEST_CLOCK
+bool waiting_in_real_time = true;
+#endif
 
 #define TRIES          16
 #define GENERATION_ONE UINT64_C(2)

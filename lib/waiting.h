@@ -18,6 +18,7 @@
 #ifndef RESC_WAITING_H
 #define RESC_WAITING_H
 
+#include "clock.h"
 #include "failpoint.h"
 #include "map.h"
 #include "words.h"
@@ -25,6 +26,23 @@
 #define WAITING_SLICE_NS    UINT64_C(50000000)
 #define WAITING_PATIENCE_MS UINT64_C(10) /* so long may whose turn it is take to come */
 #define WAITING_BIT         UINT64_C(1)
+
+/*
+ * How soon somebody comes is up to the scheduler, and so a matter of real time, also where a test lets the clock stand still: what to add to
+ * the time of the segment. A unit test that must not be hurried has it stand still as well.
+ */
+#ifdef RESC_TEST_CLOCK
+extern bool waiting_in_real_time;
+static inline uint64_t waiting_real_ms(void)
+{
+	return waiting_in_real_time ? clock_read_ns(CLOCK_MONOTONIC_COARSE) / 1000000 : 0;
+}
+#else
+static inline uint64_t waiting_real_ms(void)
+{
+	return 0;
+}
+#endif
 
 enum waiting_rank { WAITING_LOW, WAITING_NORMAL, WAITING_CRITICAL, WAITING_RANKS };
 

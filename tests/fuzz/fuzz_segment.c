@@ -48,6 +48,7 @@
 #include "standalone.h"
 #include "states.h"
 #include "ticket.h"
+#include "waiting.h"
 #include "words.h"
 #include "worker.h"
 
@@ -169,6 +170,7 @@ static void begin(void)
 	memset(&now, 0, sizeof now);
 	memcpy(base.rescd.base, base.pristine, base.rescd.size);
 	resc_seed(1);
+	waiting_in_real_time = false;
 	atomic_store(&sleepless_clocks[0], &base.rescd.live->clock_ns);
 	sleepless_meanwhile = rescd_answers;
 	failpoint_watch(meet);

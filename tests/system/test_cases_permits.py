@@ -117,7 +117,7 @@ def test_C3_a_permit_goes_to_a_waiter_that_lives(host):
     first.signal(signal.SIGSTOP)  # it can take nothing
     first.until_stopped()
     holder.leave(held)
-    ticket = second.receive()
+    ticket = second.receive()  # it may be the second in line, and passes the first
     assert ticket["answer"] == "ok"
     in_use(rescd, holder, 1, waiting=1)
     first.kill()

@@ -189,27 +189,12 @@ def test_C1_who_is_stopped_in_line_is_passed_and_so_is_who_dies_or_stops_while_p
     away.until_stopped()
     holder.leave(tickets[0])
     passes = rescd.worker(env={"RESC_FAILPOINT": "waiting.passing@1=" + action})
-    waiting(rescd, passes)
-    waiting(rescd, last).signal(signal.SIGSTOP)
-    time.sleep(0.2)  # some slices, but on their clock no time has gone by: they let it go first
-    assert permits(rescd)["waiting"] == 3 and permits(rescd)["in_use"] == 1
-
-    def comes_to_it():
-        rescd.advance("60ms")
-        return passes.process.poll() is not None if action == "kill" else passes.is_stopped()
-
-    until(comes_to_it, what="the next in line loses patience")
+    passes.send_enter("payments")
+    until(lambda: passes.process.poll() is not None if action == "kill" else passes.is_stopped(), what="the next in line loses patience")
     if action == "kill":
         passes.process.wait()
-
-    last.signal(signal.SIGCONT)
-
-    def comes_in():
-        rescd.advance("60ms")
-        return permits(rescd)["in_use"] == 2
-
-    until(comes_in, what="the last one comes in")
-    assert last.receive()["r"] == 0
+    last.send_enter("payments")
+    assert last.receive()["r"] == 0 and permits(rescd)["in_use"] == 2  # no clock was moved
     for worker in (away, passes) if action == "stop" else (away,):
         holder.leave(tickets.pop())
         tickets.append(worker)

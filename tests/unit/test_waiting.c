@@ -45,6 +45,7 @@ static void set_up(void)
 {
 	struct policy p = with_limit(LIMIT);
 
+	waiting_in_real_time = false;
 	named_open(&n, &p);
 }
 

@@ -28,8 +28,8 @@
 #define WAITING_BIT         UINT64_C(1)
 
 /*
- * How soon somebody comes is up to the scheduler, and so a matter of real time, also where a test lets the clock stand still: what to add to
- * the time of the segment. A unit test that must not be hurried has it stand still as well.
+ * How soon somebody comes is up to the scheduler, and so a matter of real time, also where a test lets the clock stand still: what to add
+ * to the time of the segment. A unit test that must not be hurried has it stand still as well.
  */
 #ifdef RESC_TEST_CLOCK
 extern bool waiting_in_real_time;

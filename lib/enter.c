@@ -395,11 +395,16 @@ static bool stands_here(const struct view *v, const struct queued *q)
 	return q->segment == v->generation && q->life == v->life;
 }
 
+static bool is_in_queue(const struct entering *e)
+{
+	return e->reserves && e->reserved->queued.mine != 0;
+}
+
 static void leave_queue(const struct view *v, struct entering *e)
 {
 	struct queued *q = &e->reserved->queued;
 
-	if (!e->reserves || q->mine == 0 || !stands_here(v, q))
+	if (!is_in_queue(e) || !stands_here(v, q))
 		return;
 	waiting_leave(v->map, v->state, q->cell, q->mine);
 	q->mine = 0;
@@ -427,11 +432,6 @@ static bool is_turn(const struct view *v, uint64_t mine, uint64_t now_ms)
 COLD static bool lets_others_go_first(const struct view *v, struct entering *e)
 {
 	return v->in_line && !is_turn(v, newcomer(v, e), coarse_ms(v, e));
-}
-
-static bool is_in_queue(const struct entering *e)
-{
-	return e->reserves && e->reserved->queued.mine != 0;
 }
 
 static int join_queue(const struct view *v, struct entering *e)
@@ -747,7 +747,7 @@ static void leave_queue_anywhere(struct resc_resource *resource, struct queued *
 /* A call that waited in a segment which has a successor: it waits there now, so it needs a place there. */
 static void leave_old_queue(struct resc_resource *resource, struct entering *e)
 {
-	if (!e->reserves || e->reserved->queued.mine == 0)
+	if (!is_in_queue(e))
 		return;
 	read_lock();
 	const struct view *v = atomic_load_explicit(&resource->view, memory_order_acquire);

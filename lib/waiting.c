@@ -259,13 +259,17 @@ void waiting_sleep(struct state *state, uint32_t value, uint32_t bits, uint64_t 
 	futex_wait_for(&state->wait, value, bits, clock_read_ns(CLOCK_MONOTONIC) + (ns < WAITING_SLICE_NS ? ns : WAITING_SLICE_NS));
 }
 
-void waiting_wake(struct state *state, uint64_t seen)
+static void wake(struct state *state, uint64_t seen, uint64_t next, uint32_t bits)
 {
 	/* One try: where it fails, another has moved the generation on. It may be dead before it wakes anybody, so we wake all the same. */
-	atomic_compare_exchange_strong_explicit(&state->wait, &seen, next_generation(seen) & ~WAITING_BIT, memory_order_seq_cst,
-	                                        memory_order_relaxed);
+	atomic_compare_exchange_strong_explicit(&state->wait, &seen, next, memory_order_seq_cst, memory_order_relaxed);
 	FAILPOINT("signal.moved");
-	futex_wake_all(&state->wait);
+	futex_wake_some(&state->wait, bits);
+}
+
+void waiting_wake(struct state *state, uint64_t seen)
+{
+	wake(state, seen, next_generation(seen) & ~WAITING_BIT, WAITING_ANY);
 }
 
 /* Of each rank the first in line, but for one life. */
@@ -322,14 +326,10 @@ void waiting_wake_next(const struct map *map, struct state *state, uint64_t seen
 {
 	uint32_t bits = map_has(map, 2) ? who_is_next(map, state) : WAITING_ANY;
 
-	if (bits == WAITING_ANY) {
+	if (bits == WAITING_ANY)
 		waiting_wake(state, seen);
-		return;
-	}
-	/* As there; but others sleep on, so the bit stays. */
-	atomic_compare_exchange_strong_explicit(&state->wait, &seen, next_generation(seen), memory_order_seq_cst, memory_order_relaxed);
-	FAILPOINT("signal.moved");
-	futex_wake_some(&state->wait, bits);
+	else
+		wake(state, seen, next_generation(seen), bits); /* others sleep on, so the bit stays */
 }
 
 void waiting_wake_all(struct state *state)

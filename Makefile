@@ -29,7 +29,8 @@ say = $(if $(V),,@printf '  %-6s %s\n' $(1) $(2))
 
 WARN := -Wall -Wextra -Wconversion -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Werror
 OPT_release := -O2 -g
-OPT_test := -O1 -g -DRESC_TEST_CLOCK
+# The valgrind of Debian 12 does not read the DWARF 5 of its clang.
+OPT_test := -O1 -gdwarf-4 -DRESC_TEST_CLOCK
 OPT_clang := -O1
 OPT_asan := -O1 -g1 -DRESC_TEST_CLOCK -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
 OPT_asan-clock := $(filter-out -DRESC_TEST_CLOCK,$(OPT_asan))
